@@ -1,0 +1,304 @@
+"""A client in its turn: its data, its parts, what it received and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+from .errors import MethodError
+from .examples import Examples
+from .seeds import generator, lent
+from .stage import Stage
+from .state import Tensors, copied, of_parts, select, under, within
+from .training import Training
+
+Loss = Callable[["Parts", Tensor, Tensor], Tensor]
+
+__all__ = [
+    "Client", "Examples", "Loss", "Parts", "Work", "cross_entropy", "gradients", "has_batch_norm", "repeats",
+]  # fmt: skip
+
+
+class Parts(nn.ModuleDict):
+    """A client's parts by name. Called, it is the network: its parts one after the other."""
+
+    def __init__(self, parts: Mapping[str, nn.Module], path: Sequence[str]):
+        super().__init__(dict(parts))
+        self.path = tuple(name for name in path if name in parts)
+        self.passed = 0  # parts of the path that the inputs have been through already
+
+    def __getattr__(self, name: str) -> Any:
+        """`parts.encoder`: a part by its name."""
+        return super().__getattr__(name)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What reaches the last part of the network."""
+        for name in self.path[self.passed : -1]:
+            x = self[name](x)
+        return x
+
+    @contextmanager
+    def behind(self, parts: Sequence[str]) -> Iterator[None]:
+        """For inputs that have been through these first parts of the path."""
+        self.passed = len(parts)
+        try:
+            yield
+        finally:
+            self.passed = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[self.path[-1]](self.features(x))  # type: ignore[no-any-return]
+
+
+def cross_entropy(parts: Parts, x: Tensor, y: Tensor) -> Tensor:
+    """The usual loss: of the network, over the batch."""
+    return F.cross_entropy(parts(x), y)
+
+
+@dataclass
+class Work:
+    """What was done in a turn, counted where it was done."""
+
+    samples: int = 0
+    losses: list[Tensor] = field(default_factory=list)  # (loss · examples, examples) of each step
+
+    def add(self, loss: Tensor, examples: int) -> None:
+        self.samples += examples
+        loss = loss.detach().double()
+        self.losses.append(torch.stack([loss * examples, torch.full_like(loss, examples)]))
+
+    @property
+    def loss(self) -> float:
+        """The mean loss over all examples trained on; NaN if there were none."""
+        if not self.losses:
+            return float("nan")
+        total, examples = torch.stack(self.losses).sum(0).tolist()
+        return float(total / examples)
+
+
+@dataclass
+class Client:
+    """Lives for one turn. `kept` goes in as the client left it and out as it leaves it."""
+
+    id: str
+    key: str  # of its randomness: the id, unless a test renames clients
+    data: Examples  # what it trains on
+    parts: Parts
+    shares: frozenset[str]  # names of the tensors that may travel: shared parts, without local statistics
+    stays: frozenset[str]  # names of those that are kept: personal parts, and local statistics
+    fixed: frozenset[str]  # names of the parts nobody trains
+    kept: dict[str, Tensor]
+    received: Tensors  # empty in a stage that sends nothing
+    stage: Stage
+    training: Training
+    seed: int
+    device: str = "cpu"
+    work: Work = field(default_factory=Work)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of this round."""
+        return self.training.lr_in(self.stage.round)
+
+    def rng(self, purpose: str, *, always: bool = False) -> torch.Generator:
+        """A generator of this client for this purpose: of this stage and round, or always the same."""
+        when = ("always",) if always else (self.stage.name, self.stage.round)
+        return generator(self.seed, *when, self.key, purpose)
+
+    @contextmanager
+    def noise(self, purpose: str) -> Iterator[None]:
+        """What the network draws in here (dropout) has this name: the same twice under the same."""
+        with lent(self.seed, self.stage.name, self.stage.round, self.key, purpose):
+            yield
+
+    # tensors ---------------------------------------------------------------------------------------
+
+    def tensors(self, *parts: str) -> dict[str, Tensor]:
+        """A copy of what may travel, of these parts or of all."""
+        state = {n: t for n, t in self.parts.state_dict().items() if n in self.shares}
+        return copied(select(state, *parts) if parts else state)
+
+    def load(self, tensors: Tensors) -> None:
+        """Into the parts, by name; what the method has named for itself is passed over."""
+        state, own = self.parts.state_dict(), of_parts(tensors)
+        if unknown := own.keys() - state.keys():
+            raise MethodError(
+                f"client '{self.id}' has no tensor {sorted(unknown)}; its parts are {list(self.parts)}"
+            )
+        for name, tensor in own.items():
+            if state[name].shape != tensor.shape:
+                raise MethodError(
+                    f"client '{self.id}': {name} is {tuple(state[name].shape)}, not {tuple(tensor.shape)}"
+                )
+            state[name].copy_(tensor)
+
+    def keep(self, name: str, tensors: Tensors) -> None:
+        """A copy of these under `name/`, instead of what was there."""
+        for old in within(name, self.kept):
+            del self.kept[f"{name}/{old}"]
+        self.kept.update(under(name, copied(tensors)))
+
+    def keep_parts(self) -> None:
+        """A copy of all that stays; done for every client at the end of its turn."""
+        self.kept.update(copied({n: t for n, t in self.parts.state_dict().items() if n in self.stays}))
+
+    # training --------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        loss: Loss = cross_entropy,
+        *,
+        epochs: int,
+        train: Sequence[str] = (),
+        on: Examples | None = None,
+        phase: str | None = None,
+    ) -> int:
+        """Trains the named parts (all that are not fixed, if none is named); the number of steps."""
+        phase, on = phase or "+".join(train) or "all", self.data if on is None else on
+        optimiser = self.optimiser(*train, moments=phase)
+        steps = 0
+        with self.learning(*train), self.parts.behind(on.through):
+            for x, y in self.batches(epochs, phase, on=on):
+                self.descend(optimiser, loss(self.parts, x, y), len(y))
+                steps += 1
+        if self.training.keep_moments:
+            self.keep_moments(phase, optimiser)
+        return steps
+
+    def descend(self, optimiser: torch.optim.Optimizer, loss: Tensor, examples: int) -> None:
+        """One step on the optimiser's own parameters, all of which the loss must use."""
+        params = [p for group in optimiser.param_groups for p in group["params"]]
+        for p, g in zip(params, gradients(loss, params), strict=True):
+            p.grad = g
+        if self.training.clip is not None:
+            nn.utils.clip_grad_norm_(params, self.training.clip)
+        optimiser.step()
+        self.work.add(loss, examples)
+
+    def batches(
+        self, epochs: int | None = None, phase: str = "all", *, on: Examples | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Minibatches, shuffled anew each epoch; without end if no epochs are named and there are any."""
+        data, rng = self.data if on is None else on, self.rng(phase)
+        for _ in count() if epochs is None else range(epochs):
+            if not (pieces := self.cut(torch.randperm(len(data), generator=rng))):
+                return
+            yield from (self.batch(data, piece) for piece in pieces)
+
+    def cut(self, order: Tensor) -> Sequence[Tensor]:
+        """The minibatches of one epoch; a batch of one is left out if batches are normalised."""
+        size = self.training.batch
+        pieces = list(torch.split(order, size)) if len(order) else []
+        if len(pieces) > 1 and len(pieces[-1]) < size and self.training.last_batch == "drop":
+            pieces.pop()
+        if pieces and len(pieces[-1]) == 1 and has_batch_norm(self.parts):
+            pieces.pop()
+        return pieces
+
+    def in_order(self, batch: int = 512, *, on: Examples | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """All its data once, in large batches, in the order they are stored."""
+        data = self.data if on is None else on
+        for positions in torch.split(torch.arange(len(data)), batch):
+            yield self.batch(data, positions)
+
+    def batch(self, data: Examples, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels at these positions, where the network is."""
+        x, y = data.batch(positions)
+        return x.to(self.device), y.to(self.device)
+
+    def through(self, *parts: str) -> Examples:
+        """Its data behind these first parts of the network, computed once; the data where that would differ.
+
+        For phases that train what comes after: `client.fit(train=["head"], on=client.through("encoder"))`.
+        """
+        if not self.training.reuse or self.parts.path[: len(parts)] != parts or not len(self.data):
+            return self.data
+        first = Parts({name: self.parts[name] for name in parts}, parts)
+        with torch.no_grad():
+            if not repeats(first, self.batch(self.data, torch.arange(min(2, len(self.data))))[0]):
+                return self.data
+            features = torch.cat([first(x) for x, _ in self.in_order()])
+        return Examples(features, self.data.y, torch.arange(len(self.data)), self.data.classes, through=parts)
+
+    def names(self, *parts: str) -> tuple[str, ...]:
+        """These parts, or all that are not fixed."""
+        if unknown := set(parts) - set(self.parts):
+            raise MethodError(f"no part {sorted(unknown)} to train; the parts are {list(self.parts)}")
+        return parts or tuple(name for name in self.parts if name not in self.fixed)
+
+    def parameters(self, *parts: str) -> list[nn.Parameter]:
+        """The parameters of these parts, or of all that are not fixed."""
+        return [p for name in self.names(*parts) for p in self.parts[name].parameters()]
+
+    @contextmanager
+    def learning(self, *parts: str) -> Iterator[None]:
+        """Training mode everywhere; gradients for these parts (all that are not fixed) and no others."""
+        self.parts.train()
+        trained = {id(p) for p in self.parameters(*parts)}
+        for p in self.parts.parameters():
+            p.requires_grad_(id(p) in trained)
+        try:
+            yield
+        finally:
+            self.parts.requires_grad_(True)
+
+    def optimiser(self, *parts: str, moments: str | None = None) -> torch.optim.Optimizer:
+        """The experiment's optimiser for these parts: fresh, unless moments are kept over rounds."""
+        params, t = self.parameters(*parts), self.training
+        if not params:
+            raise MethodError(f"{', '.join(self.names(*parts))}: no parameter to train in these parts")
+        made: torch.optim.Optimizer
+        if t.optimiser == "adam":
+            made = torch.optim.Adam(params, lr=self.lr, weight_decay=t.weight_decay, fused=True)
+        else:
+            made = torch.optim.SGD(
+                params, lr=self.lr, momentum=t.momentum, weight_decay=t.weight_decay, fused=True
+            )
+        return self.resume(moments, made) if moments and t.keep_moments else made
+
+    def resume(self, name: str, optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """The optimiser with the moments kept under this name, if any."""
+        params = [p for group in optimiser.param_groups for p in group["params"]]
+        for key, t in within(f"moments/{name}", self.kept).items():
+            position, _, moment = key.partition(".")
+            optimiser.state[params[int(position)]][moment] = t.clone()
+        return optimiser
+
+    def keep_moments(self, name: str, optimiser: torch.optim.Optimizer) -> None:
+        """Keeps the optimiser's moments over rounds, under this name."""
+        state = optimiser.state_dict()["state"]
+        self.keep(
+            f"moments/{name}",
+            {f"{i}.{m}": t for i, s in state.items() for m, t in s.items() if torch.is_tensor(t)},
+        )
+
+
+def gradients(loss: Tensor, params: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The loss's gradients; an error if it does not depend on one of them."""
+    try:
+        return torch.autograd.grad(loss, list(params))
+    except RuntimeError as error:
+        if "have been used in the graph" in str(error) or "does not require grad" in str(error):
+            raise MethodError("a part is named for training, but the loss does not depend on it") from error
+        raise
+
+
+def repeats(module: nn.Module, x: Tensor) -> bool:
+    """Whether this module, in training, gives an example the same features every time and in any batch."""
+    if any(isinstance(m, _NormBase | _DropoutNd) for m in module.modules()):
+        return False
+    with torch.random.fork_rng(devices=[]):
+        return torch.allclose(module.train()(x)[:1], module(x[:1]), rtol=1e-4, atol=1e-5)
+
+
+def has_batch_norm(module: nn.Module) -> bool:
+    return any(isinstance(m, _BatchNorm) for m in module.modules())

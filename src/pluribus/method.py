@@ -1,0 +1,180 @@
+"""What every method answers, and the usual answers.
+
+    build      which parts has a client's model, and who owns each?
+    plan       which stages does a run of so many rounds have?
+    start      what does the server know before the first stage?
+    message    what does this client receive in this stage?
+    train      what does a client do in its turn, and what does it send?
+    aggregate  what does the server know after the uploads of a stage?
+    personal   with what does a client predict? the first is P, others are extra readings
+    generic    with what would anybody predict?
+    welcome    with what does a newcomer predict after so many epochs of its own? 0 is zero-shot
+
+A method gives all nine in its own file; where it has nothing to say it names a usual answer.  If an
+answer differs from stage to stage, `by_stage` says which is whose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .client import Client
+from .errors import SettingError
+from .stage import Stage
+from .state import Tensors, average
+
+Owner = Literal["shared", "personal", "fixed"]
+Statistics = Literal["average", "local"]
+Predictors = Mapping[str, Callable[[Tensor], Tensor]]
+
+
+class Network(Protocol):
+    """What a method is given to build from: parts by name, and the sizes that new parts must fit."""
+
+    features: int  # numbers that reach the head
+    classes: int
+    shape: tuple[int, ...]  # of one input
+
+    def named_children(self) -> Iterator[tuple[str, nn.Module]]: ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named block of a client's model, who owns it, and what becomes of its running statistics."""
+
+    module: nn.Module
+    owner: Owner
+    statistics: Statistics = "average"
+    owners: Mapping[str, Owner] = field(default_factory=dict)  # of single tensors that differ, by name within
+
+
+def shared_part(module: nn.Module, statistics: Statistics = "average") -> Part:
+    """Sent, averaged, the same for everybody."""
+    return Part(module, "shared", statistics)
+
+
+def personal_part(module: nn.Module) -> Part:
+    """Never leaves its client."""
+    return Part(module, "personal")
+
+
+def fixed_part(module: nn.Module) -> Part:
+    """The same everywhere and never trained."""
+    return Part(module, "fixed")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What a client sent; `tensors` is all that travelled and all that is billed."""
+
+    tensors: Tensors
+    examples: int  # known since the client joined
+
+
+@dataclass(frozen=True)
+class Server:
+    """What usually travels; what does not; what is known of each client. Never changed, only replaced."""
+
+    shared: Tensors
+    memory: Tensors = field(default_factory=dict)
+    of: Mapping[str, Tensors] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A frozen value: its fields are its own hyper-parameters, with the paper's defaults."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            within_limits(type(self).__name__, f, getattr(self, f.name))
+
+    def dull(self) -> list[str]:
+        """A sentence for each setting whose value makes the method into another one."""
+        pairs = ((f, f.metadata.get("dull", {}).get(getattr(self, f.name))) for f in dataclasses.fields(self))
+        return [f"{f.name} = {getattr(self, f.name)}: {why}" for f, why in pairs if why]
+
+    @abstractmethod
+    def build(self, network: Network, /) -> Mapping[str, Part]: ...
+
+    @abstractmethod
+    def plan(self, rounds: int, rng: torch.Generator, /) -> Sequence[Stage]: ...
+
+    @abstractmethod
+    def start(self, initial: Tensors, clients: Sequence[str], /) -> Server: ...
+
+    @abstractmethod
+    def message(self, server: Server, client: str, stage: Stage, /) -> Tensors: ...
+
+    @abstractmethod
+    def train(self, client: Client, /) -> Tensors | None: ...
+
+    @abstractmethod
+    def aggregate(
+        self, server: Server, uploads: Mapping[str, Upload], stage: Stage, rng: torch.Generator, /
+    ) -> Server: ...
+
+    @abstractmethod
+    def personal(self, client: Client, /) -> Predictors: ...
+
+    @abstractmethod
+    def generic(self, client: Client, /) -> Predictors: ...
+
+    @abstractmethod
+    def welcome(self, client: Client, epochs: int, /) -> Predictors: ...
+
+
+# settings of a method -------------------------------------------------------------------------------
+
+
+def setting(
+    default: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    dull: Mapping[Any, str] | None = None,
+) -> Any:
+    """A field with its limits, and the values that make the method into another one, each with the reason."""
+    return field(default=default, metadata={"least": least, "above": above, "most": most, "dull": dull or {}})
+
+
+def within_limits(method: str, f: dataclasses.Field[Any], value: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    wanted = {
+        "least": ("at least", operator.ge),
+        "above": ("above", operator.gt),
+        "most": ("at most", operator.le),
+    }
+    limits = dict(f.metadata) or ({"least": 0} if "epochs" in f.name else {})
+    broken = [
+        f"{words} {limits[name]}"
+        for name, (words, holds) in wanted.items()
+        if limits.get(name) is not None and not holds(value, limits[name])
+    ]
+    if not math.isfinite(value) or broken:
+        raise SettingError(
+            f"{method}: {f.name} is {value}; it should be {' and '.join(broken) or 'a finite number'}"
+        )
+
+
+def children(network: Network) -> dict[str, nn.Module]:
+    """The parts of a network: its top-level children, in order."""
+    return dict(network.named_children())
+
+
+def averaged(server: Server, uploads: Mapping[str, Upload], weights: Sequence[float]) -> Server:
+    """The server with the weighted mean of the uploads among what it shares."""
+    new = average([u.tensors for u in uploads.values()], weights)
+    return replace(server, shared={**server.shared, **new})

@@ -1,0 +1,16 @@
+"""The catalogue. A method exists when its line is here."""
+
+from ..method import Method
+from .fedavg import FedAvg
+from .fedper import FedPer
+from .fedprox import FedProx
+from .fedrep import FedRep
+from .local import Local
+
+METHODS: dict[str, type[Method]] = {
+    "local": Local,
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "fedper": FedPer,
+    "fedrep": FedRep,
+}

@@ -1,0 +1,86 @@
+"""Short spellings of values: `dirichlet:0.1`, `convnet:head_layers=3`, `fedrep:head_epochs=5`.
+
+A value is a frozen dataclass in a catalogue (a dict of names).  After the name and a colon come its
+fields, separated by commas: first those without a name, in the order of the class, then name=value.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from .errors import SettingError, UnknownName
+
+
+def read(text: str, catalogue: Mapping[str, type], kind: str) -> Any:
+    """The value that the text spells."""
+    name, _, rest = text.strip().partition(":")
+    if name not in catalogue:
+        raise UnknownName(kind, name, catalogue)
+    return make(catalogue[name], given(rest, catalogue[name], name), name)
+
+
+def given(rest: str, cls: type, name: str) -> dict[str, str]:
+    """The fields named in `0.1,min_examples=5`, as text."""
+    order, values = list(fields(cls)), {}
+    for position, item in enumerate(filter(None, (piece.strip() for piece in rest.split(",")))):
+        field, equals, value = item.partition("=")
+        if not equals:
+            if position >= len(order):
+                raise SettingError(
+                    f"{name} takes {len(order)} values, got '{rest}'\n    they are: {', '.join(order)}"
+                )
+            field, value = order[position], item
+        values[field.strip()] = value.strip()
+    return values
+
+
+def fields(cls: type) -> dict[str, Any]:
+    """Name and type of each field a user may set."""
+    hints = get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
+
+
+def make(cls: type, values: Mapping[str, Any], name: str) -> Any:
+    """The value with these fields; text is read as the field's type."""
+    known = fields(cls)
+    for field in values:
+        if field not in known:
+            raise UnknownName(f"setting of {name}", field, known)
+    return cls(**{field: typed(value, known[field], f"{name}: {field}") for field, value in values.items()})
+
+
+def typed(value: Any, type_: Any, where: str) -> Any:
+    """The value as this type, or an error that names where it stood."""
+    try:
+        return msgspec.convert(unquoted(value, type_), type_, strict=False)
+    except msgspec.ValidationError as error:
+        wanted = str(error).replace("`", "'").removeprefix("Expected ")
+        raise SettingError(f"{where} is {value!r}; it should be: {wanted}") from None
+
+
+def unquoted(value: Any, type_: Any) -> Any:
+    """Text for a tuple is separated by '+': `encoder+head`."""
+    is_tuple = getattr(type_, "__origin__", type_) is tuple
+    return [piece for piece in value.split("+") if piece] if isinstance(value, str) and is_tuple else value
+
+
+def write(value: Any, catalogue: Mapping[str, type]) -> str:
+    """The shortest text that `read` turns into an equal value."""
+    names = [name for name, cls in catalogue.items() if type(value) is cls]
+    if not names:
+        raise UnknownName("catalogue entry for", type(value).__name__, catalogue)
+    changed = {
+        f.name: getattr(value, f.name)
+        for f in dataclasses.fields(value)
+        if f.init and (f.default is dataclasses.MISSING or getattr(value, f.name) != f.default)
+    }
+    text = ",".join(f"{n}={as_text(v)}" for n, v in changed.items())
+    return f"{names[0]}:{text}" if text else names[0]
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,158 @@
+"""Worker processes: the same numbers as one process, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pluribus.client import Client
+from pluribus.errors import ClientFailed, RunError
+from pluribus.executors.processes import Processes
+from pluribus.executors.serial import Serial
+from pluribus.executors.slabs import Slabs, write
+from pluribus.methods import METHODS
+from pluribus.methods.fedavg import FedAvg
+from pluribus.methods.fedper import FedPer
+from pluribus.readings.evaluate import evaluate
+from pluribus.state import Tensors
+from toy import PEOPLE, Net, hashes, history, place
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Processes]:
+    with Processes(2) as executor:
+        yield executor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadly(FedPer):
+    """FedPer whose client c1 kills its worker, so many times."""
+
+    folder: str
+    times: int = 1
+
+    def train(self, client: Client) -> Tensors:
+        marks = Path(self.folder) / f"{client.stage.round}"
+        marks.mkdir(exist_ok=True)
+        if client.id == "c1" and (seen := len(list(marks.iterdir()))) < self.times:
+            (marks / str(seen)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().train(client)
+
+
+class Failing(FedAvg):
+    def train(self, client: Client) -> Tensors:
+        raise ZeroDivisionError("on purpose")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_workers_give_the_bits_of_one_process(name: str, two: Processes) -> None:
+    at = place(METHODS[name]())
+
+    alone, shared = history(at), history(at, executor=two)
+
+    assert [hashes(a) for a in alone] == [hashes(b) for b in shared]
+    assert evaluate(at, alone[-1], Serial()) == evaluate(at, shared[-1], two)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_every_way_to_start_a_worker_gives_the_same_bits(start: Any) -> None:
+    at = place(METHODS["fedrep"](head_epochs=1), model=Net(norm=True))
+
+    with Processes(1, start=start) as one:
+        shared = history(at, executor=one, number=2)
+
+    assert [hashes(a) for a in history(at, number=2)] == [hashes(b) for b in shared]
+
+
+def test_a_killed_worker_is_replaced_and_its_turns_are_done_again(tmp_path: Path, two: Processes) -> None:
+    deadly = place(Deadly(folder=str(tmp_path)))
+
+    shared = history(deadly, executor=two, number=3)
+
+    assert any(tmp_path.rglob("0"))
+    assert [hashes(a) for a in history(place(FedPer()), number=3)] == [hashes(b) for b in shared]
+
+
+def test_a_turn_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    deadly = place(Deadly(folder=str(tmp_path), times=99), clients={"c1": PEOPLE["c1"]})
+
+    with (
+        Processes(1, start="fork") as one,
+        pytest.raises(RunError, match="client 'c1' took 3 worker processes"),
+    ):
+        history(deadly, executor=one, number=1)
+
+
+def test_an_error_in_a_worker_arrives_with_client_and_traceback(two: Processes) -> None:
+    with pytest.raises(
+        ClientFailed, match="round 1, client 'c.', Failing: ZeroDivisionError: on purpose"
+    ) as caught:
+        history(place(Failing()), executor=two)
+
+    assert "in train" in caught.value.__notes__[0]
+
+
+def test_the_executor_works_on_after_an_error(two: Processes) -> None:
+    with pytest.raises(ClientFailed):
+        history(place(Failing()), executor=two)
+
+    assert len(history(place(FedAvg()), executor=two, number=1)) == 1
+
+
+def test_closing_twice_is_harmless_and_leaves_no_files() -> None:
+    executor = Processes(1, start="fork")
+    history(place(FedAvg()), executor=executor, number=1)
+
+    executor.close()
+    executor.close()
+
+    assert not executor.folder.exists()
+
+
+def test_a_slip_carries_large_and_small_tensors_with_their_strides(tmp_path: Path) -> None:
+    large = torch.randn(7, 3, 40, 40).to(memory_format=torch.channels_last)
+    thing = {
+        "large": large,
+        "twice": large,
+        "small": torch.arange(3),
+        "empty": torch.zeros(0, 2),
+        "row": large[1],
+    }
+
+    read = write(thing, Slabs(tmp_path, "t")).open()
+
+    assert all(torch.equal(read[name], thing[name]) for name in thing)
+    assert read["large"].stride() == large.stride()
+    assert read["large"].data_ptr() == read["twice"].data_ptr()
+
+
+def test_a_slab_is_free_again_only_when_no_tensor_reads_it(tmp_path: Path) -> None:
+    slabs, freed = Slabs(tmp_path, "t"), []
+    slip = write([torch.ones(5000), torch.ones(6000)], slabs)
+    read = slip.open(lambda: freed.append(slip.path))
+    part = read[1][10:20]
+
+    del read
+    held = list(freed)
+    del part
+
+    assert held == []
+    assert freed == [slip.path]
+
+
+def test_a_slab_that_was_given_back_is_written_to_again(tmp_path: Path) -> None:
+    slabs = Slabs(tmp_path, "t")
+    first = write(torch.ones(5000), slabs)
+    slabs.give_back([first.path or ""])
+
+    second = write(torch.zeros(4000), slabs)
+
+    assert second.path == first.path
