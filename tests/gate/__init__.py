@@ -1,0 +1,65 @@
+"""The gate: nine methods that strain the protocol in nine ways, each small and true to its sheet."""
+
+from contracts import World
+from pluribus.method import Method
+from pluribus.training import Training
+from toy import CLASSES, FEATURES, INPUTS, Net
+
+from .fedala import FedALA
+from .fedkd import FedKD
+from .fedreg import FedReG
+from .fedrir import FedRIR
+from .fesem import FeSEM
+from .l2gd import L2GD
+from .perfedavg import PerFedAvg
+from .pfedpm import PFedPM
+from .spherefed import SphereFed
+
+ENCODER = 4 * (INPUTS * FEATURES + FEATURES)  # bytes of float32: 4 (6·8 + 8) = 224
+HEAD = 4 * (FEATURES * CLASSES + CLASSES)  # 4 (8·4 + 4) = 144
+NORM = 4 * 2 * FEATURES  # scale and shift of batch normalisation
+
+
+def two_networks(client: str) -> Net:
+    """The first three clients have a network of another width; features have the same size."""
+    return Net(width=5 if client < "c3" else 7)
+
+
+def statistics(*modules: str) -> frozenset[str]:
+    """What moves in these batch normalisations although nothing learns."""
+    names = ("running_mean", "running_var", "num_batches_tracked")
+    return frozenset(f"{module}.{name}" for module in modules for name in names)
+
+
+ALL = ENCODER + HEAD
+DECAY = Training(lr=0.1, batch=8, weight_decay=1e-3)  # moves the bias before pFedPM's batch normalisation too
+
+GATE: dict[str, tuple[type[Method], World]] = {
+    "fedala": (FedALA, World(down=ALL, up=ALL)),
+    "fedkd": (FedKD, World(averages=False)),
+    "fedreg": (FedReG, World()),
+    "fedrir": (
+        FedRIR,
+        World(
+            model=Net(norm=True),
+            training=Training(lr=5e-3, batch=16),
+            moves=statistics("encoder.norm", "encoder_own.0.0.norm"),
+            down=ENCODER + NORM,
+            up=ENCODER + NORM,
+        ),
+    ),
+    "fesem": (FeSEM, World(averages=False, down=ALL, up=ALL)),
+    "l2gd": (L2GD, World(rounds=6)),
+    "perfedavg": (PerFedAvg, World(resting={"alpha": 0.0, "beta": 0.0}, down=ALL, up=ALL)),
+    "pfedpm": (
+        PFedPM,
+        World(model=two_networks, training=DECAY, rounds=5, averages=False, moves=statistics("relation.1")),
+    ),
+    "spherefed": (SphereFed, World(training=Training(lr=1.0, batch=8), moves=frozenset({"head.weight"}))),
+}
+
+QUICK: dict[str, Method] = {  # the same lines, a fraction of the time
+    "fedala": FedALA(settled=10.0),
+    "fedreg": FedReG(epochs=1),
+    "perfedavg": PerFedAvg(beta=0.05, steps=3),
+}
