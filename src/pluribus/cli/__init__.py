@@ -1,0 +1,27 @@
+"""The command line: one file a verb. Each reads its options, calls one function of the library, prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer.main
+
+from .faults import exit_code
+from .program import program
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the command line says; gives the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return exit_code(lambda: answer(given or ["--help"]), given)
+
+
+def answer(arguments: list[str]) -> None:
+    """Does what these arguments say. What goes wrong is raised: typer's own `main` would swallow Ctrl-C."""
+    command = typer.main.get_command(program())
+    if os.environ.get("_PLURIBUS_COMPLETE"):
+        command.main(arguments, prog_name="pluribus")
+    with command.make_context("pluribus", arguments) as context:
+        command.invoke(context)

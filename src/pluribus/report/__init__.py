@@ -1,0 +1,1 @@
+"""Results for people to read: tables, cards, pictures, and what a client can take home."""
