@@ -78,7 +78,7 @@ def test_a_client_without_data_is_named():
 
 
 def test_states_that_cannot_fit_are_refused_before_work_starts(monkeypatch):
-    monkeypatch.setattr(studies, "memory_of_machine", lambda: 10_000)
+    monkeypatch.setattr(studies, "memory_of_machine", lambda: 13_000)
 
     with pytest.raises(SettingError, match=r"5 clients keep .* GB in all; this machine has"):
         prepare(SMALL.with_(method="fedper", training=Training(lr=0.1, optimiser="adam", keep_moments=True)))

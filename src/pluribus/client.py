@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from .augment import augmentation
 from .errors import MethodError
 from .examples import Examples
 from .seeds import generator, lent
@@ -189,10 +190,11 @@ class Client:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Minibatches, shuffled anew each epoch; without end if no epochs are named and there are any."""
         data, rng = self.data if on is None else on, self.rng(phase)
+        change = self.augmented(phase)
         for _ in count() if epochs is None else range(epochs):
             if not (pieces := self.cut(torch.randperm(len(data), generator=rng))):
                 return
-            yield from (self.batch(data, piece) for piece in pieces)
+            yield from (self.batch(data, piece, change) for piece in pieces)
 
     def cut(self, order: Tensor) -> Sequence[Tensor]:
         """The minibatches of one epoch; a batch of one is left out if batches are normalised."""
@@ -210,9 +212,16 @@ class Client:
         for positions in torch.split(torch.arange(len(data)), batch):
             yield self.batch(data, positions)
 
-    def batch(self, data: Examples, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def augmented(self, phase: str) -> Callable[[Tensor], Tensor] | None:
+        """The experiment's change to images in training, drawn for this client, round and phase."""
+        change, rng = augmentation(self.training.augment), self.rng(f"augment {phase}")
+        return None if change is None else lambda images: change(images, rng)
+
+    def batch(
+        self, data: Examples, positions: Tensor, change: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Inputs and labels at these positions, where the network is."""
-        x, y = data.batch(positions)
+        x, y = data.batch(positions, change)
         return x.to(self.device), y.to(self.device)
 
     def through(self, *parts: str) -> Examples:
@@ -220,7 +229,8 @@ class Client:
 
         For phases that train what comes after: `client.fit(train=["head"], on=client.through("encoder"))`.
         """
-        if not self.training.reuse or self.parts.path[: len(parts)] != parts or not len(self.data):
+        asked = self.training.reuse and self.training.augment == "none"
+        if not asked or self.parts.path[: len(parts)] != parts or not len(self.data):
             return self.data
         first = Parts({name: self.parts[name] for name in parts}, parts)
         with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -50,10 +51,14 @@ class Examples:
         """How many examples there are of each class."""
         return torch.bincount(self.y, minlength=self.classes)
 
-    def batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and labels at these positions, ready for a network."""
+    def batch(
+        self, positions: Tensor, change: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs and labels at these positions, ready for a network; images are changed, then scaled."""
         rows = self.index[positions]
         x = self.inputs[rows]
+        if change is not None and x.dtype == torch.uint8:
+            x = change(x)
         return (self.scale(x) if x.dtype == torch.uint8 else x), self.labels[rows]
 
     def take(self, positions: Tensor) -> Examples:

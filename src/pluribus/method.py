@@ -28,9 +28,14 @@ import torch
 from torch import Tensor, nn
 
 from .client import Client
-from .errors import SettingError
+from .errors import MethodError, SettingError
 from .stage import Stage
 from .state import Tensors, average
+
+__all__ = [
+    "Client", "Method", "MethodError", "Network", "Owner", "Part", "Predictors", "Server", "Statistics",
+    "Upload", "averaged", "children", "fixed_part", "personal_part", "setting", "shared_part",
+]  # fmt: skip
 
 Owner = Literal["shared", "personal", "fixed"]
 Statistics = Literal["average", "local"]

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 import msgspec
 import tomli_w
@@ -25,6 +24,7 @@ from .cohort import Join
 from .data.dataset import ScaleName
 from .data.partitions import PARTITIONS, Domain, Natural, Partition
 from .data.partitions.partition import CLIENTS
+from .device import Device, chosen_device, chosen_precision
 from .errors import SettingError, UnknownName
 from .method import Method
 from .methods import METHODS
@@ -32,8 +32,7 @@ from .models import MODELS
 from .readings.evaluate import PersonalOn
 from .training import Training
 
-TYPES = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false",
-         "object": "a table", "array": "a list"}  # fmt: skip
+MOST = 1_000_000  # rounds, clients, examples in a batch: more is a slip, and a plan is held in memory
 HEADER = "# everything that decides the numbers; to repeat them: pluribus run --config settings.toml\n\n"
 
 
@@ -61,6 +60,7 @@ class Settings:
     eval_every: int = 1
     adapt_epochs: int = 5
     personal_on: PersonalOn = "received"
+    device: Device = "cpu"  # cuda is written and was never run
     seed: int = 0
     data_seed: int | None = None  # None: the seed
     model_seed: int | None = None
@@ -104,6 +104,8 @@ class Settings:
             pool=partition.pools[0] if self.pool == "auto" else self.pool,
             clients=CLIENTS if self.clients is None and not grouped else self.clients,
             model=usual_model(datasets.entry(self.data).shape) if self.model == "auto" else self.model,
+            device=(device := chosen_device(self.device)),
+            training=replace(self.training, precision=chosen_precision(self.training.precision, device)),
             data_seed=self.seed if self.data_seed is None else self.data_seed,
             model_seed=self.seed if self.model_seed is None else self.model_seed,
         )
@@ -204,22 +206,7 @@ def checked(value: Any, type_: Any, name: str) -> Any:
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
-        raise misfit(value, type_, name, str(error)) from None
-
-
-def misfit(value: Any, type_: Any, name: str, reason: str) -> SettingError:
-    """What to say of a value that is not of its type."""
-    if get_origin(type_) is Literal and isinstance(value, str):
-        return UnknownName(name, value, get_args(type_))
-    if get_origin(type_) is Literal:
-        reason = f"Expected one of {', '.join(get_args(type_))}"
-    wanted = re.sub("`([^`]+)`", in_words, reason.removeprefix("Expected ").split(" - at ")[0])
-    return SettingError(f"{name} is {value!r}; it should be {wanted}")
-
-
-def in_words(types: re.Match[str]) -> str:
-    """`int | null` is a whole number: what is left out needs no word."""
-    return " or ".join(TYPES.get(name, name) for name in types[1].split(" | ") if name != "null")
+        raise spelling.misfit(value, type_, name, str(error)) from None
 
 
 def check_limits(settings: Settings) -> None:
@@ -233,6 +220,17 @@ def check_limits(settings: Settings) -> None:
             raise SettingError(f"{name} is {portion}; it should be a portion: 0 or more, and below 1")
     if not 0 <= settings.quorum <= 1:
         raise SettingError(f"quorum is {settings.quorum}; it should be a portion: from 0 to 1")
+    check_sizes(settings)
+
+
+def check_sizes(settings: Settings) -> None:
+    """An error that names a number nobody means."""
+    training = settings.training
+    names = ("clients", "newcomers", "rounds", "eval_every", "adapt_epochs")
+    numbers = {name: getattr(settings, name) for name in names} | {"batch": training.batch}
+    for name, number in numbers.items():
+        if number is not None and number > MOST:
+            raise SettingError(f"{name} is {number}; it should be at most {MOST:,}")
 
 
 # the parts of settings --------------------------------------------------------------------------------

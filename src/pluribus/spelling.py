@@ -5,12 +5,16 @@ fields, separated by commas: first those without a name, in the order of the cla
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from .errors import SettingError, UnknownName
+
+TYPES = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false",
+         "object": "a table", "array": "a list"}  # fmt: skip
 
 
 def read(text: str, catalogue: Mapping[str, type], kind: str) -> Any:
@@ -56,8 +60,22 @@ def typed(value: Any, type_: Any, where: str) -> Any:
     try:
         return msgspec.convert(unquoted(value, type_), type_, strict=False)
     except msgspec.ValidationError as error:
-        wanted = str(error).replace("`", "'").removeprefix("Expected ")
-        raise SettingError(f"{where} is {value!r}; it should be: {wanted}") from None
+        raise misfit(value, type_, where, str(error)) from None
+
+
+def misfit(value: Any, type_: Any, name: str, reason: str) -> SettingError:
+    """What to say of a value that is not of its type."""
+    if get_origin(type_) is Literal and isinstance(value, str) and name.isidentifier():
+        return UnknownName(name, value, get_args(type_))
+    if get_origin(type_) is Literal:
+        reason = f"Expected one of {', '.join(get_args(type_))}"
+    wanted = re.sub("`([^`]+)`", in_words, reason.removeprefix("Expected ").split(" - at ")[0])
+    return SettingError(f"{name} is {value!r}; it should be {wanted}")
+
+
+def in_words(types: re.Match[str]) -> str:
+    """`int | null` is a whole number: what is left out needs no word."""
+    return " or ".join(TYPES.get(name, name) for name in types[1].split(" | ") if name != "null")
 
 
 def unquoted(value: Any, type_: Any) -> Any:

@@ -19,13 +19,14 @@ from .data.division import Division, divide
 from .data.federation import Federation, federate
 from .engine import Conduct
 from .errors import SettingError
-from .models import MODELS
+from .models import MODELS, describe
 from .readings.evaluate import why_no_generic
 from .settings import Settings
 from .state import num_bytes
 from .turn import Built, Place, running_statistics
 
 ROOM = 0.8  # of the machine's memory that states may take
+COPIES = 4  # of a network: as built, as shared, as trained, and its gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ def prepare(
     dataset = data.load(settings.data, data_dir, download=download)
     divided = division(dataset) if division else divided_by(settings, dataset)
     federation = federate(dataset, divided, dataset.scale(settings.normalise))
+    check_model(settings, federation)
     place = place_of(settings, federation)
     check_memory(place)
     warnings = tuple(warnings_of(settings, divided, federation, place))
@@ -88,6 +90,7 @@ def place_of(settings: Settings, federation: Federation) -> Place:
         training=settings.training,
         seed=settings.seed,
         model_seed=settings.model_seed,
+        device=settings.device,
         statistics=None if settings.statistics == "method" else settings.statistics,
     )
 
@@ -105,6 +108,17 @@ def conduct_of(settings: Settings, place: Place) -> Conduct:
 
 
 # checked before work starts ---------------------------------------------------------------------------
+
+
+def check_model(settings: Settings, federation: Federation) -> None:
+    """An error if the model alone cannot fit into this machine's memory; no weight is made to find out."""
+    model = spelling.read(settings.model, MODELS, "model")
+    needed = COPIES * 4 * describe(model, federation.shape, federation.classes).parameters
+    if (memory := memory_of_machine()) and needed > ROOM * memory:
+        raise SettingError(
+            f"{settings.model} takes {needed / 1e9:.1f} GB to train; this machine has {memory / 1e9:.1f} GB "
+            "of memory\n    a smaller model would do"
+        )
 
 
 def check_memory(place: Place) -> None:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from .augment import spelled
 from .device import Precision
 from .errors import SettingError, UnknownName
 
@@ -22,10 +23,12 @@ class Training:
     lr_at: tuple[tuple[int, float], ...] = ()  # (50, 0.01): from round 50 on the rate is 0.01
     keep_moments: bool = False  # the optimiser's moments stay with the client over rounds
     clip: float | None = None  # largest norm of a step's whole gradient
+    augment: str = "none"  # changes to 8-bit images, drawn anew each time they are trained on
     precision: Precision = "float32"  # of matrix products; weights are float32 in any case
     reuse: bool = True  # features of frozen parts are computed once where that gives the same
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "augment", spelled(self.augment))
         positive = {"lr_decay": self.lr_decay, "clip": 1.0 if self.clip is None else self.clip}
         positive |= {f"lr_at round {number}": rate for number, rate in self.lr_at}
         for name, value in {"lr": self.lr, "weight_decay": self.weight_decay}.items():
@@ -43,6 +46,8 @@ class Training:
                 raise UnknownName(name, str(getattr(self, name)), known)
         if not 0 <= self.momentum < 1:
             raise SettingError(f"momentum is {self.momentum}; it should be at least 0 and below 1")
+        if early := [number for number, _ in self.lr_at if number < 1]:
+            raise SettingError(f"lr_at is {early[0]}=...; it should be 1=... or later: rounds count from 1")
         if self.batch < 1:
             raise SettingError(f"batch is {self.batch}; it should be 1 or more")
 

@@ -118,6 +118,19 @@ class Options:
             rich_help_panel=TRAINING,
         ),
     ] = None
+    augment: Annotated[
+        str | None,
+        Option(
+            help="Changes to images in training: none, flips, crop-flip, dualfed, simple, auto.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    precision: Annotated[
+        str | None, Option(help="Of matrix products: float32, bf16, or auto.", rich_help_panel=TRAINING)
+    ] = None
+    device: Annotated[
+        str | None, Option(help="cpu, cuda (never run by us), or auto.", rich_help_panel=TRAINING)
+    ] = None
     last_batch: Annotated[
         str | None,
         Option(help="keep or drop what is left over after the last whole batch.", rich_help_panel=TRAINING),

@@ -108,8 +108,10 @@ class SameConv(nn.Conv2d):
             max((-(-size // s) - 1) * s + k - size, 0)
             for size, s, k in zip(x.shape[-2:], self.stride, self.kernel_size, strict=True)
         )
-        sides = (width // 2, width - width // 2, height // 2, height - height // 2)
-        return super().forward(F.pad(x, sides) if height or width else x)
+        if height % 2 or width % 2:
+            x = F.pad(x, (0, width % 2, 0, height % 2))
+        half = (height // 2, width // 2)
+        return F.conv2d(x, self.weight, None, self.stride, half, self.dilation, self.groups)
 
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:

@@ -10,6 +10,8 @@ from ..errors import SettingError
 from .layers import Layers, check_choice, network
 from .network import Network, Shape, check_input, is_positive
 
+WIDEST = 1_000_000
+
 
 @dataclass(frozen=True)
 class MLP:
@@ -19,9 +21,10 @@ class MLP:
     head_layers: int = 1
 
     def __post_init__(self) -> None:
-        if not self.hidden or not all(is_positive(width) for width in self.hidden):
+        if not self.hidden or not all(is_positive(width) and width <= WIDEST for width in self.hidden):
             raise SettingError(
-                f"mlp: hidden is {self.hidden!r}; it should be one or more positive widths, like 200+100\n"
+                f"mlp: hidden is {self.hidden!r}; it should be one or more positive widths, like 200+100, "
+                f"of at most {WIDEST:,}\n"
                 "    without a hidden layer it is: logistic"
             )
         check_choice("mlp: head_layers", self.head_layers, range(1, len(self.hidden) + 2))

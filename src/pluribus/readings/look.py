@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,7 +24,7 @@ from .score import Score
 Question = Literal["personal", "generic", "welcome"]
 Split = Literal["test", "val"]
 STAGES = {"personal": PERSONAL, "generic": GENERIC, "welcome": WELCOME}
-BATCH = 512
+PIXELS = 2**19  # in a batch; larger ones were slower
 BATCH_OF_STATISTICS = 128  # where an answer depends on the others in its batch
 
 
@@ -80,8 +81,15 @@ def scores(
             for k, d in data.items()
         }
     together = pooled(data)
-    pieces = torch.split(right(predict, together, BATCH, device), [len(d) for d in data.values()])
+    pieces = torch.split(
+        right(predict, together, batch_of(together), device), [len(d) for d in data.values()]
+    )
     return {k: Score(int(piece.sum()), len(piece)) for k, piece in zip(data, pieces, strict=True)}
+
+
+def batch_of(data: Examples) -> int:
+    """How many examples are tested at once: 668 of 28 pixels a side, 56 of 96."""
+    return max(16, PIXELS // max(1, math.prod(data.inputs.shape[-2:])))
 
 
 def right(predict: Callable[[Tensor], Tensor], data: Examples, batch: int, device: str = "cpu") -> Tensor:

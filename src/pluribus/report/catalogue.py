@@ -98,6 +98,9 @@ def method_row(name: str) -> dict[str, Any]:
     }
 
 
+VARIES = "as many as there are in your copy"
+
+
 def datasets_table(data_dir: str | PathLike[str] | None = None) -> Table:
     """Every dataset: what it is, and where it is or what fetching it costs."""
     return Table(
@@ -112,8 +115,8 @@ def dataset_row(name: str, data_dir: str | PathLike[str] | None) -> dict[str, An
     return {
         "name": name,
         "title": entry.title,
-        "train": entry.train,
-        "test": entry.test,
+        "train": entry.train if entry.train + entry.test else Noted(None, VARIES),
+        "test": entry.test if entry.train + entry.test else Noted(None, VARIES),
         "shape": entry.shape,
         "classes": len(entry.classes),
         "where": status.summary,

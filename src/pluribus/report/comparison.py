@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..data import short
 from ..data.division import write_beside
 from ..errors import RunError, SettingError
 from ..executors import Executor
@@ -202,7 +203,7 @@ def check(found: Sequence[Contender], how: How, folder: Path, data_dir: str | Pa
 def usual_folder(found: Sequence[Contender]) -> Path:
     """A folder of its own for each comparison; the same one for the same."""
     key = hashlib.sha256("".join(c.folder for c in found).encode()).hexdigest()[:8]
-    return Path("runs") / f"compare-{found[0].settings.data}-{key}"
+    return Path("runs") / f"compare-{short(found[0].settings.data)}-{key}"
 
 
 def open_(folder: Path, found: Sequence[Contender]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from ..data import short
 from ..engine import Coordinator, Round, rounds
 from ..errors import RunError, SettingError
 from ..executors import Executor
@@ -100,7 +101,7 @@ def reopen(folder: str | os.PathLike[str], data_dir: str | Path | None = None) -
 
 def usual_name(settings: Settings) -> str:
     """The name of a run's folder, unless another is given."""
-    return f"{settings.method}-{settings.data}-{settings.hash[:8]}"
+    return f"{settings.method}-{short(settings.data)}-{settings.hash[:8]}"
 
 
 def plain(name: str) -> str:
@@ -161,11 +162,15 @@ class Run:
                 return "it belongs to other settings, or to another division of the data"
             if not reaches(lines, manifest.stages):
                 return f"{LOG} does not reach round {manifest.stage.round}"
-            if manifest.stages == self.stages and not members_of(self.folder):
+            if manifest.stages == self.stages and not self.has_members():
                 return f"{MEMBERS} is missing or damaged"
             return ""
 
         return self.checkpoints.latest(usable=usable)
+
+    def has_members(self) -> bool:
+        """Whether everybody was read at the end, and the file of that is whole."""
+        return [member.id for member in members_of(self.folder)] == list(self.study.division.everyone)
 
     def go(self, after: Round | None = None) -> Result:
         """The rest of the run, and its result."""
