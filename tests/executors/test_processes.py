@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +19,7 @@ from pluribus.client import Client
 from pluribus.errors import ClientFailed, RunError
 from pluribus.executors.processes import Processes
 from pluribus.executors.serial import Serial
-from pluribus.executors.slabs import Slabs, write
+from pluribus.executors.slabs import SharedFolder, Slabs, write
 from pluribus.methods import METHODS
 from pluribus.methods.fedavg import FedAvg
 from pluribus.methods.fedper import FedPer
@@ -156,3 +159,41 @@ def test_a_slab_that_was_given_back_is_written_to_again(tmp_path: Path) -> None:
     second = write(torch.zeros(4000), slabs)
 
     assert second.path == first.path
+
+
+def test_a_killed_coordinator_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    script = tmp_path / "coordinator.py"
+    script.write_text(
+        "import os, sys; sys.path[:0] = sys.argv[1:]\n"
+        "from toy import history, place\n"
+        "from pluribus.executors.processes import Processes\n"
+        "from pluribus.methods.fedavg import FedAvg\n"
+        "if __name__ == '__main__':\n"
+        "    executor = Processes(1, start='fork')\n"
+        "    history(place(FedAvg()), executor=executor, number=1)\n"
+        "    print(executor.folder, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    tests = str(Path(__file__).resolve().parent.parent)
+    done = subprocess.run([sys.executable, script, tests], capture_output=True, text=True, check=False)
+    folder = Path(done.stdout.strip())
+
+    deadline = time.monotonic() + 20
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert done.returncode == -signal.SIGKILL
+    assert folder.name.startswith("pluribus-shared-")
+    assert not folder.exists()
+
+
+def test_a_folder_whose_process_is_gone_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    with Processes(1, start="fork") as alive:
+        left = alive.folder.with_name("pluribus-shared-left-by-a-test")
+        left.mkdir()
+        (left / "in-use").touch()
+
+        SharedFolder().remove()
+
+        assert not left.exists()
+        assert alive.folder.exists()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import typer.main
 
+from ..errors import SettingError
 from .faults import exit_code
 from .program import program
 
@@ -20,8 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def answer(arguments: list[str]) -> None:
     """Does what these arguments say. What goes wrong is raised: typer's own `main` would swallow Ctrl-C."""
+    check_text(arguments)
     command = typer.main.get_command(program())
     if os.environ.get("_PLURIBUS_COMPLETE"):
         command.main(arguments, prog_name="pluribus")
     with command.make_context("pluribus", arguments) as context:
         command.invoke(context)
+
+
+def check_text(arguments: Sequence[str]) -> None:
+    """An error if an argument cannot be written down: settings and results are UTF-8."""
+    for argument in arguments:
+        shown = argument.encode(errors="backslashreplace").decode()
+        if shown != argument:
+            raise SettingError(f"'{shown}' is not text in UTF-8\n    give the file or folder another name")

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import shlex
@@ -16,7 +17,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ..errors import PluribusError
 from .printing import complain, warn
 
 DONE, YOURS, OURS, INTERRUPTED = 0, 1, 3, 130
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def exit_code(work: Callable[[], object], command: Sequence[str]) -> int:
@@ -47,10 +49,30 @@ def exit_code(work: Callable[[], object], command: Sequence[str]) -> int:
         complain(str(error))
         return YOURS
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        say_no_more()
         return DONE
+    except OSError as error:
+        return full_disk(error) if error.errno in FULL else our_fault(error, command)
     except Exception as error:  # noqa: BLE001  # whatever it is, no traceback reaches the user
         return our_fault(error, command)
+
+
+def say_no_more() -> None:
+    """Nobody takes what is left on stdout, and the interpreter flushes it once more."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def full_disk(error: OSError) -> int:
+    """There is no room for a file, or for what goes to stdout."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        say_no_more()
+    complain(
+        f"cannot write {error.filename or 'the output'}: {error.strerror}\n    make room and start it again"
+    )
+    return YOURS
 
 
 def usage_error(error: TyperException) -> int:
@@ -91,7 +113,7 @@ def where_logged(text: str) -> str:
     """The last line of the paragraph: where the log is, or that it could not be written."""
     try:
         descriptor, name = tempfile.mkstemp(prefix="pluribus-", suffix=".log", text=True)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         sys.stderr.write(text)

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import torch
 
 from ..errors import RunError
-from .slabs import Slabs, Slip, shared_folder, write
+from .slabs import SharedFolder, Slabs, Slip, write
 
 Start = Literal["fork", "spawn", "forkserver"]
 AHEAD = 2  # items a worker holds: the one it does, and the one it does next
@@ -54,13 +54,14 @@ class Processes:
         self.context: Any = multiprocessing.get_context(start or usual_start())
         if self.context.get_start_method() == "forkserver":
             self.context.set_forkserver_preload(["pluribus.executors.processes"])
-        self.folder = shared_folder()
+        self.shared = SharedFolder()
+        self.folder = self.shared.path
         self.slabs = Slabs(self.folder, "to")
         self.workers: list[Worker] = []
         self.work: Callable[[Any], Any] | None = None
         self.slip: Slip | None = None
         self.started = 0
-        self.ended = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self.ended = weakref.finalize(self, self.shared.remove)
 
     def __enter__(self) -> Self:
         return self
@@ -239,15 +240,18 @@ def serve(line: Connection, folder: str, number: int) -> None:
 
 
 def next_parcel(line: Connection, parent: int, folder: str) -> Parcel | Slip | None:
+    """The next thing to do; None, and nothing left behind, if the coordinator has gone."""
     try:
         while not line.poll(5):
-            if os.getppid() != parent:  # the coordinator was killed and could not tidy up
-                shutil.rmtree(folder, ignore_errors=True)
-                return None
-        parcel: Parcel | Slip = line.recv()
-        return parcel
+            if os.getppid() != parent:
+                break
+        else:
+            parcel: Parcel | Slip = line.recv()
+            return parcel
     except (EOFError, OSError):
-        return None
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
 
 
 def done(work: Any, parcel: Parcel, message: Any, slabs: Slabs) -> Reply:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import mmap
 import os
 import pickle
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable
@@ -18,14 +20,51 @@ import torch
 from torch import Tensor
 
 ALIGN = 64
+LOCK = "in-use"
 INLINE = 4096  # bytes: less than this travels inside the pickle
 
 
-def shared_folder() -> Path:
+class SharedFolder:
     """A new folder in memory where the system has such a place, else among the temporary files."""
-    memory = Path("/dev/shm")  # noqa: S108  # the usual place on Linux; elsewhere mapped files do the same
-    where = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    return Path(tempfile.mkdtemp(prefix=f"pluribus-{os.getpid()}-", dir=where))
+
+    def __init__(self) -> None:
+        memory = Path("/dev/shm")  # noqa: S108  # the usual place on Linux; elsewhere mapped files do the same
+        where = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+        for left in where.glob("pluribus-shared-*"):
+            remove_if_abandoned(left)
+        self.path = Path(tempfile.mkdtemp(prefix="pluribus-shared-", dir=where))
+        self.lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT)
+        locked(self.lock)  # for as long as this process lives
+
+    def remove(self) -> None:
+        """Harmless when repeated."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+def remove_if_abandoned(folder: Path) -> None:
+    """Removes a folder whose process was killed before it could tidy up."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return
+    try:
+        if locked(lock):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def locked(file: int) -> bool:
+    """Whether nobody else has the lock, and we have it now; never, where there are no such locks."""
+    try:
+        fcntl = importlib.import_module("fcntl")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 class _Mapped(np.ndarray):
