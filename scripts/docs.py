@@ -1,7 +1,7 @@
-"""Writes the parts of README.md that are made from something else; tests/test_docs.py fails when one is stale.
+"""Writes the parts of README.md that are made from something else; a test fails when one is stale.
 
-    python scripts/docs.py                    from the catalogue and results/demo
-    python scripts/docs.py --demo runs/demo   takes over a demo's table and picture into results/demo first
+python scripts/docs.py                    from the catalogue and results/demo
+python scripts/docs.py --demo runs/demo   takes over a demo's table and picture into results/demo first
 """
 
 import re
@@ -32,10 +32,10 @@ def take_over(folder: Path) -> None:
 
 def filled(text: str) -> str:
     """The README with every generated part made anew."""
-    parts = {"demo": demo(), "methods": as_markdown(methods_table())}
-    for name, part in parts.items():
-        block = rf"(<!-- {name}: [^\n]* -->\n).*?(<!-- /{name} -->)"
-        text = re.sub(block, lambda m, part=part: f"{m[1]}\n{part.strip()}\n\n{m[2]}", text, flags=re.DOTALL)
+    for name, part in {"demo": demo(), "methods": as_markdown(methods_table())}.items():
+        before, opening, rest = re.split(rf"(<!-- {name}: [^\n]* -->\n)", text)
+        closing = f"<!-- /{name} -->"
+        text = f"{before}{opening}\n{part.strip()}\n\n{closing}{rest.partition(closing)[2]}"
     return text
 
 
