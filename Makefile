@@ -5,7 +5,7 @@ INSTALLED := .venv/installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format-check lint types imports format mutants docs clean
+.PHONY: help install demo test check format-check lint types imports format mutants bench docs clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ format: install  ## put the code into the common form
 
 mutants: install  ## break each lettered line of each method; METHOD=fedrep for one
 	$(BIN)/python scripts/mutants.py $(METHOD)
+
+bench: install  ## speed beside the limit and the peers, into docs/benchmarks.md; hours on a free machine
+	benchmarks/peers/install
+	$(BIN)/python benchmarks/measure.py
 
 docs: install  ## make the generated parts of README.md anew
 	$(BIN)/python scripts/docs.py

@@ -70,20 +70,21 @@ class Work:
     """What was done in a turn, counted where it was done."""
 
     samples: int = 0
-    losses: list[Tensor] = field(default_factory=list)  # (loss · examples, examples) of each step
+    losses: list[Tensor] = field(default_factory=list)  # of each step
+    sizes: list[int] = field(default_factory=list)  # of its batch
 
     def add(self, loss: Tensor, examples: int) -> None:
         self.samples += examples
-        loss = loss.detach().double()
-        self.losses.append(torch.stack([loss * examples, torch.full_like(loss, examples)]))
+        self.losses.append(loss.detach())
+        self.sizes.append(examples)
 
     @property
     def loss(self) -> float:
         """The mean loss over all examples trained on; NaN if there were none."""
         if not self.losses:
             return float("nan")
-        total, examples = torch.stack(self.losses).sum(0).tolist()
-        return float(total / examples)
+        sizes = torch.tensor(self.sizes, dtype=torch.float64)
+        return float(torch.stack(self.losses).double().cpu() @ sizes / sizes.sum())
 
 
 @dataclass
@@ -206,7 +207,7 @@ class Client:
             pieces.pop()
         return pieces
 
-    def in_order(self, batch: int = 512, *, on: Examples | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def in_order(self, batch: int = 128, *, on: Examples | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """All its data once, in large batches, in the order they are stored."""
         data = self.data if on is None else on
         for positions in torch.split(torch.arange(len(data)), batch):

@@ -19,7 +19,7 @@ class Scale:
     def __call__(self, images: Tensor) -> Tensor:
         shape = (1, -1, *(1,) * (images.dim() - 2))
         mean, std = torch.tensor(self.mean).view(shape), torch.tensor(self.std).view(shape)
-        return (images.float() - 255 * mean) / (255 * std)
+        return images.float().sub_(255 * mean).div_(255 * std)
 
 
 @dataclass(frozen=True)

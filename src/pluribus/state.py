@@ -5,12 +5,14 @@ method's own: `control/encoder.conv1.weight`, `census/threshold`.
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 Tensors = Mapping[str, Tensor]
+BLOCK = 65_536
 
 
 def part_of(name: str) -> str:
@@ -65,9 +67,18 @@ def average(states: Sequence[Tensors], weights: Sequence[float]) -> dict[str, Te
     for name, first in states[0].items():
         acc = torch.zeros_like(first, dtype=torch.float64)
         for state, weight in zip(states, weights, strict=True):
-            acc.add_(state[name].double(), alpha=float(weight))
+            add_scaled(acc, state[name], float(weight))
         mean[name] = acc.div_(total).to(first.dtype)
     return mean
+
+
+def add_scaled(acc: Tensor, tensor: Tensor, weight: float) -> None:
+    """acc += weight · tensor, in float64; in blocks that fit a cache, where both lie in one piece."""
+    if not (acc.is_contiguous() and tensor.is_contiguous()):
+        acc.add_(tensor.double(), alpha=weight)
+        return
+    for whole, piece in zip(*(torch.split(t.view(-1), BLOCK) for t in (acc, tensor)), strict=True):
+        whole.add_(piece.double(), alpha=weight)
 
 
 def square_distance(a: Tensors, b: Tensors) -> float:
@@ -85,7 +96,12 @@ def num_scalars(tensors: Tensors) -> int:
 
 def not_finite(tensors: Tensors) -> list[str]:
     """The names of those that hold a NaN or an infinity."""
-    return [n for n, t in tensors.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
+    return [n for n, t in tensors.items() if t.is_floating_point() and not is_finite(t)]
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """A finite sum has finite terms; an infinite one may yet have them, and each is looked at."""
+    return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
 def digest(tensors: Tensors) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import compare, data, datasets, export, methods, models, partitions, resume, run, show
+from . import bench, compare, data, datasets, export, methods, models, partitions, resume, run, show
 from .faults import version as installed
 from .options import spread
 from .printing import show_text
@@ -29,7 +29,7 @@ def program() -> typer.Typer:
     app.callback()(about)
     add(app, LOOKING, methods.methods, datasets.datasets, partitions.partitions, models.models, show.show)
     app.add_typer(data.program(), name="data", rich_help_panel=LOOKING)
-    add(app, RUNNING, spread(run.run), spread(compare.compare, without=("set_",)))
+    add(app, RUNNING, spread(run.run), spread(compare.compare, without=("set_",)), bench.bench)
     add(app, AFTERWARDS, resume.resume, export.export)
     return app
 

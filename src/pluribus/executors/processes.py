@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import pickle
 import shutil
 import signal
+import sys
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +20,14 @@ from typing import Any, Literal, Self
 import torch
 
 from ..errors import RunError
+from ..state import copied
 from .slabs import SharedFolder, Slabs, Slip, write
 
 Start = Literal["fork", "spawn", "forkserver"]
 AHEAD = 2  # items a worker holds: the one it does, and the one it does next
 PATIENCE = 3  # workers an item may take with it
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # mallopt's numbers for these
+KEPT = 2**30
 
 
 def usual_start() -> Start:
@@ -53,7 +58,7 @@ class Processes:
         self.size = workers or cores()
         self.context: Any = multiprocessing.get_context(start or usual_start())
         if self.context.get_start_method() == "forkserver":
-            self.context.set_forkserver_preload(["pluribus.executors.processes"])
+            self.context.set_forkserver_preload(["pluribus.executors.processes", "torch._dynamo"])
         self.shared = SharedFolder()
         self.folder = self.shared.path
         self.slabs = Slabs(self.folder, "to")
@@ -97,7 +102,7 @@ class Processes:
                         continue
                     self.give_back([worker.items.pop(reply.number)])
                     left -= 1
-                    yield reply.result(worker)
+                    yield owned(reply.result(worker))
         finally:
             self.give_back(common.values())
             if left:
@@ -178,6 +183,13 @@ class Processes:
         return list(reversed(worker.items))
 
 
+def owned(result: Any) -> Any:
+    """What a client keeps moves out of the worker's slab: it would hold on to all of it."""
+    if not hasattr(result, "kept"):
+        return result
+    return replace(result, kept=copied(result.kept), trained=result.trained and copied(result.trained))
+
+
 @dataclass(frozen=True)
 class Parcel:
     """What a worker is sent: an item, the message that others have too, and slabs it may write to again."""
@@ -227,6 +239,7 @@ def serve(line: Connection, folder: str, number: int) -> None:
     """A worker's life: item after item, until nobody is at the other end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
     torch.set_num_threads(1)
+    keep_memory()
     slabs, parent = Slabs(Path(folder), f"from-{number}"), os.getppid()
     work, known, message = None, -1, None
     while (parcel := next_parcel(line, parent, folder)) is not None:
@@ -237,6 +250,14 @@ def serve(line: Connection, folder: str, number: int) -> None:
         if parcel.message.number != known:
             known, message = parcel.message.number, parcel.message.open()
         line.send(done(work, parcel, message, slabs))
+
+
+def keep_memory() -> None:
+    """What is freed stays with the process, where the C library can be told: its pages are made once."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    for parameter, size in ((TRIM_THRESHOLD, KEPT), (MMAP_THRESHOLD, KEPT), (TOP_PAD, KEPT // 16)):
+        if mallopt:
+            mallopt(parameter, size)
 
 
 def next_parcel(line: Connection, parent: int, folder: str) -> Parcel | Slip | None:

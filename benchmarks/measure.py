@@ -1,0 +1,195 @@
+"""Measures what docs/benchmarks.md reports, and writes it: `make bench`, or some of it.
+
+    python benchmarks/measure.py                     everything, two hours or so
+    python benchmarks/measure.py limit scale         these sections
+    python benchmarks/measure.py page                nothing; only the page, from results/
+
+Each measurement is a JSON file in benchmarks/results.  The machine should have nothing else to do.
+"""
+# ruff: noqa: INP001
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from page import FOLDER, write_page
+
+from pluribus import runs
+from pluribus.bench import Entrant, Workload, bare, ours, race, race_table, workload
+from pluribus.bench.records import machine, today, versions
+from pluribus.bench.workload import study_of
+from pluribus.errors import DataNotFound, PluribusError
+from pluribus.executors.processes import Processes
+from pluribus.settings import Settings
+from pluribus.training import Training
+
+PEERS = Path(__file__).resolve().parent / "peers"
+ENVIRONMENTS = Path(__file__).resolve().parent.parent / ".venv" / "peers"
+NEVER = 1_000_000  # rounds between evaluations, where none is wanted
+MEMORY_ROUNDS, ACCURACY_ROUNDS = 5, 30
+
+
+def limit(data_dir: str | None, repeats: int) -> None:
+    """The engine beside the bare loop."""
+    for name in ("fmnist-cnn", "fmnist-convnet", "cifar-pfl"):
+        for method in ("fedavg", "fedper"):
+            keep(f"limit-{name}-{method}", workload(name), repeats=repeats, method=method, data_dir=data_dir)
+        keep(f"limit-{name}-bf16", workload(name), repeats=repeats, precision="bf16", data_dir=data_dir)
+
+
+def peers(data_dir: str | None, repeats: int) -> None:
+    """The engine beside other libraries; theirs stay at float32 where ours is bf16."""
+    for name in ("cifar-pfl", "fmnist-cnn"):
+        entrants = [ours(), bare(), flower(), pfl(), pfl("tuned")]
+        keep(f"peers-{name}", workload(name), entrants, repeats=repeats, data_dir=data_dir)
+        entrants = [ours(precision="bf16"), flower(), pfl(), pfl("tuned")]
+        keep(f"peers-{name}-bf16", workload(name), entrants, repeats=repeats, data_dir=data_dir)
+
+
+def flower() -> Entrant:
+    return Entrant("flower", (python("flower"), str(PEERS / "flower.py"), "{task}", "{workers}"))
+
+
+def pfl(*how: str) -> Entrant:
+    launch = (python("pfl"), "-m", "torch.distributed.run", "--nproc_per_node", "{workers}")
+    return Entrant(" ".join(("pfl", *how)), (*launch, str(PEERS / "pfl_research.py"), "{task}", *how))
+
+
+def python(name: str) -> str:
+    return str(ENVIRONMENTS / name / "bin" / "python")
+
+
+def reuse(data_dir: str | None, repeats: int) -> None:
+    """FedRep with ten epochs of the head and one of the body, without evaluation, with and without reuse."""
+    settings = workload("fmnist-cnn").settings.with_(method="fedrep", eval_every=NEVER)
+    fedrep = Workload("reuse", "Fashion-MNIST, 50 clients, 10 a round, PFLlib's CNN", settings, ("fedrep",))
+    entrants = [ours("live features", reuse=False), ours("reused features")]
+    keep("reuse", fedrep, entrants, repeats=repeats, method="fedrep", data_dir=data_dir)
+
+
+def scale(_: str | None, repeats: int) -> None:
+    """The same cohort out of more and more clients; and what many clients cost before the first round."""
+    settings = Settings(
+        data="digits", partition="iid", clients=1000, join="100", test=0.2, model="mlp", set={"epochs": 1},
+        training=Training(lr=0.05, batch=10), eval_every=NEVER,
+    )  # fmt: skip
+    many = Workload("scale", "8 x 8 images, 10 for each client, 100 clients a round, one hidden layer",
+                    settings, ("fedavg", "fedper"), rows_each=10)  # fmt: skip
+    entrants = [ours(f"{n:,} clients", clients=n) for n in (100_000, 30_000, 10_000, 3_000, 1_000)]
+    keep("scale", many, entrants, repeats=10 * repeats, method="fedper")
+    memory()
+
+
+def memory() -> None:
+    """10,000 clients of 5 images of CIFAR-10's shape: seconds until they are there, and memory in use."""
+    settings = workload("cifar-pfl").settings.with_(
+        method="fedper", clients=10_000, join="50", test=0.0, rounds=MEMORY_ROUNDS, eval_every=NEVER
+    )
+    started = time.perf_counter()
+    study = study_of(settings.resolved(), rows_each=5)
+    made = time.perf_counter() - started
+    with tempfile.TemporaryDirectory() as folder, Processes(2) as executor:
+        runs.run(study.settings, out=Path(folder) / "run", study=study, executor=executor)
+        used = sum(bytes_of(pid) for pid in (os.getpid(), *(w.process.pid for w in executor.workers)))
+    save("memory", {"clients": 10_000, "seconds": made, "bytes": used, "rounds": MEMORY_ROUNDS})
+
+
+def bytes_of(process: int) -> int:
+    """Memory of a process; what it shares with others is divided among them."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+
+
+def precision(data_dir: str | None, repeats: int) -> None:
+    """bf16 beside float32: the ConvNet at batch 100, and what becomes of accuracy."""
+    training = Training(lr=0.01, momentum=0.9, batch=100)
+    usual = workload("fmnist-convnet")
+    title = "Fashion-MNIST, 50 clients, 10 a round, FedReG's ConvNet, batch 100, 5 epochs"
+    large = replace(usual, settings=usual.settings.with_(training=training), title=title)
+    keep(
+        "precision",
+        large,
+        [ours("float32"), ours("bf16", precision="bf16")],
+        repeats=repeats,
+        data_dir=data_dir,
+    )
+    rows = [accuracies(name, data_dir) for name in ("fmnist-cnn", "fmnist-convnet", "cifar-pfl")]
+    save("accuracy", {"rounds": ACCURACY_ROUNDS, "rows": rows})
+
+
+def accuracies(name: str, data_dir: str | None) -> dict[str, Any]:
+    """G and P of one setting in both precisions."""
+    row: dict[str, Any] = {"setting": name}
+    for kind in ("float32", "bf16"):
+        settings = workload(name).settled(ACCURACY_ROUNDS, method="fedper", precision=kind)
+        with tempfile.TemporaryDirectory() as folder, Processes(2) as executor:
+            result = runs.run(settings, out=Path(folder) / "run", data_dir=data_dir, executor=executor)
+        row[kind] = {"generic": result.generic.last, "personal": result.personal.last}
+    return row
+
+
+# writing ----------------------------------------------------------------------------------------------
+
+
+def keep(name: str, work: Workload, *arguments: Any, **options: Any) -> None:
+    """Holds a race and writes what it has shown."""
+    say(f"{name}: {work.title}")
+    shown = race(work, *arguments, **options, hear=say)
+    write(name, shown.to_json())
+    for line in race_table(shown).cells:
+        say("  ".join(line))
+
+
+def save(name: str, shown: dict[str, Any]) -> None:
+    about = {"machine": machine(), "versions": versions(), "date": today()}
+    write(name, json.dumps(shown | about, indent=2))
+
+
+def write(name: str, text: str) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+SECTIONS: dict[str, Callable[[str | None, int], None]] = {
+    "limit": limit, "peers": peers, "reuse": reuse, "scale": scale, "precision": precision,
+}  # fmt: skip
+
+
+def main() -> int:
+    """Measures the sections that were asked for, goes on if one cannot be measured, and writes the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "sections", nargs="*", help=f"{', '.join(SECTIONS)}, page; everything if none is named"
+    )
+    parser.add_argument("--data-dir", help="folder of the datasets' files")
+    parser.add_argument("--repeats", type=int, default=7, help="laps of each side")
+    asked = parser.parse_args()
+    if unknown := set(asked.sections) - {*SECTIONS, "page"}:
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}, page")
+    failed = 0
+    for name in asked.sections or SECTIONS:
+        try:
+            if name != "page":
+                SECTIONS[name](asked.data_dir, asked.repeats)
+        except PluribusError as error:
+            say(f"{name}: {error}")
+            failed += not isinstance(error, DataNotFound)
+    write_page()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
