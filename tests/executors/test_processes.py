@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
-from pluribus.client import Client
+from deadly import Deadly, Failing
 from pluribus.errors import ClientFailed, RunError
 from pluribus.executors.processes import Processes
 from pluribus.executors.serial import Serial
@@ -24,7 +23,6 @@ from pluribus.methods import METHODS
 from pluribus.methods.fedavg import FedAvg
 from pluribus.methods.fedper import FedPer
 from pluribus.readings.evaluate import evaluate
-from pluribus.state import Tensors
 from toy import PEOPLE, Net, hashes, history, place
 
 
@@ -32,27 +30,6 @@ from toy import PEOPLE, Net, hashes, history, place
 def two() -> Iterator[Processes]:
     with Processes(2) as executor:
         yield executor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deadly(FedPer):
-    """FedPer whose client c1 kills its worker, so many times."""
-
-    folder: str
-    times: int = 1
-
-    def train(self, client: Client) -> Tensors:
-        marks = Path(self.folder) / f"{client.stage.round}"
-        marks.mkdir(exist_ok=True)
-        if client.id == "c1" and (seen := len(list(marks.iterdir()))) < self.times:
-            (marks / str(seen)).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().train(client)
-
-
-class Failing(FedAvg):
-    def train(self, client: Client) -> Tensors:
-        raise ZeroDivisionError("on purpose")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -197,3 +174,14 @@ def test_a_folder_whose_process_is_gone_is_removed_by_the_next_one(tmp_path: Pat
 
         assert not left.exists()
         assert alive.folder.exists()
+
+
+def test_what_a_worker_cannot_read_is_an_error_and_not_a_death(
+    two: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("only_here")
+    exec("from pluribus.methods.fedavg import FedAvg\nclass Nowhere(FedAvg): ...", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+
+    with pytest.raises(ModuleNotFoundError, match="only_here"):
+        history(place(module.Nowhere()), executor=two)

@@ -13,6 +13,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -244,7 +245,7 @@ def serve(line: Connection, folder: str, number: int) -> None:
     work, known, message = None, -1, None
     while (parcel := next_parcel(line, parent, folder)) is not None:
         if isinstance(parcel, Slip):
-            work = parcel.open()
+            work = cache(parcel.open)
             continue
         slabs.give_back(parcel.unused)
         if parcel.message.number != known:
@@ -278,7 +279,7 @@ def next_parcel(line: Connection, parent: int, folder: str) -> Parcel | Slip | N
 def done(work: Any, parcel: Parcel, message: Any, slabs: Slabs) -> Reply:
     try:
         item = replace(parcel.item.open(), message=message)
-        return Reply(parcel.number, write(work(item), slabs))
+        return Reply(parcel.number, write(work()(item), slabs))
     except Exception as error:  # noqa: BLE001  # it is the coordinator's to handle
         error.add_note(traceback.format_exc())
         return Reply(parcel.number, None, sendable(error))
