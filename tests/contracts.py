@@ -39,9 +39,12 @@ from pluribus.stage import PERSONAL, Stage
 from pluribus.state import Tensors, digest, num_bytes, of_parts
 from pluribus.training import Training
 from pluribus.turn import Model, Outcome, Place, Turn
-from toy import PEOPLE, Net, Person, hashes, history, people, place
+from toy import CLASSES, FEATURES, INPUTS, PEOPLE, Net, Person, hashes, history, people, place
 
 EVERYBODY = Join()
+ENCODER = 4 * (INPUTS * FEATURES + FEATURES)  # bytes of float32: 4 (6·8 + 8) = 224
+HEAD = 4 * (FEATURES * CLASSES + CLASSES)  # 4 (8·4 + 4) = 144
+NORM = 4 * 2 * FEATURES  # scale and shift of batch normalisation
 
 
 def two_newcomers() -> dict[str, Person]:

@@ -1,9 +1,9 @@
 """The gate: nine methods that strain the protocol in nine ways, each small and true to its sheet."""
 
-from contracts import World
+from contracts import ENCODER, HEAD, NORM, World
 from pluribus.method import Method
 from pluribus.training import Training
-from toy import CLASSES, FEATURES, INPUTS, Net
+from toy import Net
 
 from .fedala import FedALA
 from .fedkd import FedKD
@@ -14,10 +14,6 @@ from .l2gd import L2GD
 from .perfedavg import PerFedAvg
 from .pfedpm import PFedPM
 from .spherefed import SphereFed
-
-ENCODER = 4 * (INPUTS * FEATURES + FEATURES)  # bytes of float32: 4 (6·8 + 8) = 224
-HEAD = 4 * (FEATURES * CLASSES + CLASSES)  # 4 (8·4 + 4) = 144
-NORM = 4 * 2 * FEATURES  # scale and shift of batch normalisation
 
 
 def two_networks(client: str) -> Net:

@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from contracts import lossy
-from gate import ENCODER, HEAD
+from contracts import ENCODER, HEAD, lossy
 from gate.by_hand import near, run, seated, upload
 from gate.fedkd import FedKD, cut, mutual, rank, whole
 from pluribus.client import Parts

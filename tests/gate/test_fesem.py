@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gate import ENCODER, HEAD
+from contracts import ENCODER, HEAD
 from gate.by_hand import ROUND, run, seated, upload
 from gate.fesem import FeSEM, loss_at
 from pluribus import usual

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import torch
 
-from gate import ENCODER, HEAD
+from contracts import ENCODER, HEAD
 from gate.by_hand import EVERYBODY, FULL_BATCH, near, run, seated
 from gate.l2gd import L2GD
 from pluribus.executors.scripted import Scripted

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gate import ENCODER
+from contracts import ENCODER
 from gate.by_hand import run, seated
 from gate.spherefed import SphereFed, direction, to_the_corner
 from pluribus.errors import MethodError

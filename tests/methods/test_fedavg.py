@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import one_weight
+from contracts import ENCODER, HEAD, World
 from one_weight import One, values, weights
 from pluribus.cohort import Join
 from pluribus.method import Server, Upload
@@ -19,6 +20,7 @@ from pluribus.turn import Turn
 from toy import PEOPLE, history, place
 from worlds import Double
 
+WORLD = World(down=ENCODER + HEAD, up=ENCODER + HEAD)
 ROUND = Stage("round", 1, 1)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import one_weight
+from contracts import ENCODER, World
 from one_weight import Two, values, weights
 from pluribus.cohort import Join
 from pluribus.errors import ModelError
@@ -22,6 +23,7 @@ from pluribus.usual import all_shared_but
 from toy import PEOPLE, history, place
 from worlds import NoHead, Swapped, ThreeParts
 
+WORLD = World(down=ENCODER, up=ENCODER)
 ROUND = Stage("round", 1, 1)
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import one_weight
+from contracts import ENCODER, HEAD, World
 from one_weight import One, values, weights
 from pluribus.method import Server, Upload
 from pluribus.methods.fedavg import FedAvg
@@ -17,6 +18,7 @@ from pluribus.turn import Turn
 from toy import PEOPLE, hashes, history, place
 from worlds import Double
 
+WORLD = World(down=ENCODER + HEAD, up=ENCODER + HEAD)
 ROUND = Stage("round", 1, 1)
 
 

@@ -3,6 +3,7 @@
 import torch
 
 import one_weight
+from contracts import World
 from one_weight import One, values, weights
 from pluribus.cohort import Join
 from pluribus.methods.fedper import FedPer
@@ -16,6 +17,7 @@ from pluribus.usual import network_as_received
 from toy import PEOPLE, Net, Person, history, place
 from worlds import AllHead
 
+WORLD = World(down=0, up=0)
 ALONE = Stage("round", 1, 2, everyone=True, send=False, reply=False)
 
 
