@@ -23,6 +23,7 @@ from pluribus.methods import METHODS
 from pluribus.methods.fedavg import FedAvg
 from pluribus.methods.fedper import FedPer
 from pluribus.readings.evaluate import evaluate
+from test_every_method import tried
 from toy import PEOPLE, Net, hashes, history, place
 
 
@@ -33,10 +34,11 @@ def two() -> Iterator[Processes]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_two_workers_give_the_bits_of_one_process(name: str, two: Processes) -> None:
-    at = place(METHODS[name]())
+def test_two_workers_give_the_bits_and_the_readings_of_one_process(name: str, two: Processes) -> None:
+    method, world = tried(name)
+    at = world.place(method)
 
-    alone, shared = history(at), history(at, executor=two)
+    alone, shared = history(at, number=2), history(at, number=2, executor=two)
 
     assert [hashes(a) for a in alone] == [hashes(b) for b in shared]
     assert evaluate(at, alone[-1], Serial()) == evaluate(at, shared[-1], two)
