@@ -317,6 +317,18 @@ def test_the_last_batch(last: str, examples: int, norm: bool, expected: list[int
     assert sizes(4, last, examples, norm) == expected
 
 
+def test_a_batch_of_one_is_left_out_only_if_a_part_that_sees_it_normalises_batches() -> None:
+    """Nine examples in batches of four; the encoder normalises, the head does not."""
+    client = seated(model=Net(norm=True), training=Training(batch=4))
+    nine = client.data.take(torch.arange(9))
+
+    found = {
+        part: [len(y) for _, y in client.batches(1, on=nine, into=[part])] for part in ("encoder", "head")
+    }
+
+    assert found == {"encoder": [4, 4], "head": [4, 4, 1]}
+
+
 def test_every_epoch_shows_each_example_once_in_a_new_order() -> None:
     client = seated(training=Training(batch=1))
     ids = torch.arange(45.0)[:, None].expand(45, 6)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -44,6 +44,7 @@ class Settings(FedAvg):
     tune_epochs: int = 2
     share: float = setting(0.5, least=0.25, most=1.0)
     word: str = setting("a", dull={"b": "b is a"})
+    colour: Literal["red", "green"] = "red"
     flag: bool = True
     free: float = -3.0
 
@@ -65,6 +66,7 @@ class Settings(FedAvg):
         ("free", math.nan, "a finite number"),
         ("share", 2, "share is 2; it should be at most 1.0"),
         ("share", 0, "share is 0; it should be at least 0.25"),
+        ("colour", "blue", "colour is 'blue'; it should be one of red, green"),
     ],
 )
 def test_a_setting_beyond_its_limits_is_an_error_that_names_it(field: str, value: Any, says: str) -> None:
@@ -84,6 +86,7 @@ def test_a_setting_beyond_its_limits_is_an_error_that_names_it(field: str, value
         ("free", -9.0),
         ("flag", False),
         ("word", "c"),
+        ("colour", "green"),
     ],
 )
 def test_a_setting_at_its_limits_is_none(field: str, value: Any) -> None:

@@ -187,23 +187,32 @@ class Client:
         self.work.add(loss, examples)
 
     def batches(
-        self, epochs: int | None = None, phase: str = "all", *, on: Examples | None = None
+        self,
+        epochs: int | None = None,
+        phase: str = "all",
+        *,
+        on: Examples | None = None,
+        into: Sequence[str] = (),
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Minibatches, shuffled anew each epoch; without end if no epochs are named and there are any."""
+        """Minibatches, shuffled anew each epoch; without end if no epochs are named and there are any.
+
+        `into` are the parts that see such a batch as it is, all if none is named.
+        """
         data, rng = self.data if on is None else on, self.rng(phase)
         change = self.augmented(phase)
         for _ in count() if epochs is None else range(epochs):
-            if not (pieces := self.cut(torch.randperm(len(data), generator=rng))):
+            if not (pieces := self.cut(torch.randperm(len(data), generator=rng), into)):
                 return
             yield from (self.batch(data, piece, change) for piece in pieces)
 
-    def cut(self, order: Tensor) -> Sequence[Tensor]:
-        """The minibatches of one epoch; a batch of one is left out if batches are normalised."""
+    def cut(self, order: Tensor, into: Sequence[str] = ()) -> Sequence[Tensor]:
+        """The minibatches of one epoch; a batch of one is left out if these parts (or any) normalise it."""
         size = self.training.batch
         pieces = list(torch.split(order, size)) if len(order) else []
         if len(pieces) > 1 and len(pieces[-1]) < size and self.training.last_batch == "drop":
             pieces.pop()
-        if pieces and len(pieces[-1]) == 1 and has_batch_norm(self.parts):
+        seen_by = [self.parts[name] for name in into or self.parts]
+        if pieces and len(pieces[-1]) == 1 and any(map(has_batch_norm, seen_by)):
             pieces.pop()
         return pieces
 

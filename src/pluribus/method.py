@@ -22,7 +22,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -101,8 +101,10 @@ class Method(ABC):
     """A frozen value: its fields are its own hyper-parameters, with the paper's defaults."""
 
     def __post_init__(self) -> None:
+        types = get_type_hints(type(self))
         for f in dataclasses.fields(self):
             within_limits(type(self).__name__, f, getattr(self, f.name))
+            among_choices(f"{type(self).__name__}: {f.name}", types[f.name], getattr(self, f.name))
 
     def dull(self) -> list[str]:
         """A sentence for each setting whose value makes the method into another one."""
@@ -172,6 +174,13 @@ def within_limits(method: str, f: dataclasses.Field[Any], value: Any) -> None:
         raise SettingError(
             f"{method}: {f.name} is {value}; it should be {' and '.join(broken) or 'a finite number'}"
         )
+
+
+def among_choices(where: str, type_: Any, value: Any) -> None:
+    """An error if the field is one of a few words, and this is none of them."""
+    known = get_args(type_) if get_origin(type_) is Literal else (value,)
+    if value not in known:
+        raise SettingError(f"{where} is {value!r}; it should be one of {', '.join(map(str, known))}")
 
 
 def children(network: Network) -> dict[str, nn.Module]:
