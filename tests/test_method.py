@@ -16,11 +16,13 @@ from pluribus.method import Method, Server, Upload, averaged, fixed_part, settin
 from pluribus.methods.fedavg import FedAvg
 from pluribus.seeds import generator
 from pluribus.stage import GENERIC, PERSONAL, WELCOME, Stage
+from pluribus.state import digest
 from pluribus.training import Training
 from pluribus.turn import Turn
 from pluribus.usual import (
     all_personal,
     all_shared,
+    all_shared_and_own,
     all_shared_but,
     by_stage,
     by_taking_turns,
@@ -44,9 +46,9 @@ class Settings(FedAvg):
     tune_epochs: int = 2
     share: float = setting(0.5, least=0.25, most=1.0)
     word: str = setting("a", dull={"b": "b is a"})
-    colour: Literal["red", "green"] = "red"
     flag: bool = True
     free: float = -3.0
+    way: Literal["there", "back"] = "there"
 
 
 # settings -----------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ class Settings(FedAvg):
         ("free", math.nan, "a finite number"),
         ("share", 2, "share is 2; it should be at most 1.0"),
         ("share", 0, "share is 0; it should be at least 0.25"),
-        ("colour", "blue", "colour is 'blue'; it should be one of red, green"),
+        ("way", "hither", "way is 'hither'; it should be one of: 'there', 'back'"),
     ],
 )
 def test_a_setting_beyond_its_limits_is_an_error_that_names_it(field: str, value: Any, says: str) -> None:
@@ -86,7 +88,7 @@ def test_a_setting_beyond_its_limits_is_an_error_that_names_it(field: str, value
         ("free", -9.0),
         ("flag", False),
         ("word", "c"),
-        ("colour", "green"),
+        ("way", "back"),
     ],
 )
 def test_a_setting_at_its_limits_is_none(field: str, value: Any) -> None:
@@ -124,16 +126,31 @@ def test_each_usual_build_says_who_owns_what() -> None:
     assert owners(all_personal) == {"encoder": "personal", "head": "personal"}
     assert owners(all_shared_but("head")) == {"encoder": "shared", "head": "personal"}
     assert owners(all_shared_but("encoder", "head")) == {"encoder": "personal", "head": "personal"}
+    assert owners(all_shared_and_own("head")) == {
+        "encoder": "shared",
+        "head": "shared",
+        "head_personal": "personal",
+    }
+    assert list(owners(all_shared_and_own())) == ["encoder", "head", "encoder_personal", "head_personal"]
     assert fixed_part(nn.Identity()).owner == "fixed"
 
 
-def test_a_part_the_network_has_not_is_an_error_that_says_how_to_name_it() -> None:
+def test_a_copy_of_ones_own_begins_equal_and_is_another_module() -> None:
+    parts = all_shared_and_own("head")(FedAvg(), NETWORK)
+    shared, own = parts["head"].module, parts["head_personal"].module
+
+    assert digest(shared.state_dict()) == digest(own.state_dict())
+    assert not {id(p) for p in shared.parameters()} & {id(p) for p in own.parameters()}
+
+
+@pytest.mark.parametrize("build", [all_shared_but, all_shared_and_own])
+def test_a_part_the_network_has_not_is_an_error_that_says_how_to_name_it(build: Any) -> None:
     with pytest.raises(
         ModelError,
         match=r"FedAvg needs the part \['neck'\]; this network has \['encoder', 'head'\]\n"
         r"    name them",
     ):
-        all_shared_but("neck")(FedAvg(), NETWORK)
+        build("neck")(FedAvg(), NETWORK)
 
 
 # the server ---------------------------------------------------------------------------------------

@@ -22,11 +22,12 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
 
+from . import spelling
 from .client import Client
 from .errors import MethodError, SettingError
 from .stage import Stage
@@ -101,10 +102,10 @@ class Method(ABC):
     """A frozen value: its fields are its own hyper-parameters, with the paper's defaults."""
 
     def __post_init__(self) -> None:
-        types = get_type_hints(type(self))
+        types = spelling.fields(type(self))
         for f in dataclasses.fields(self):
+            among_choices(type(self).__name__, f.name, types[f.name], getattr(self, f.name))
             within_limits(type(self).__name__, f, getattr(self, f.name))
-            among_choices(f"{type(self).__name__}: {f.name}", types[f.name], getattr(self, f.name))
 
     def dull(self) -> list[str]:
         """A sentence for each setting whose value makes the method into another one."""
@@ -156,6 +157,12 @@ def setting(
     return field(default=default, metadata={"least": least, "above": above, "most": most, "dull": dull or {}})
 
 
+def among_choices(method: str, name: str, type_: Any, value: Any) -> None:
+    if get_origin(type_) is Literal and value not in get_args(type_):
+        known = ", ".join(map(repr, get_args(type_)))
+        raise SettingError(f"{method}: {name} is {value!r}; it should be one of: {known}")
+
+
 def within_limits(method: str, f: dataclasses.Field[Any], value: Any) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
@@ -174,13 +181,6 @@ def within_limits(method: str, f: dataclasses.Field[Any], value: Any) -> None:
         raise SettingError(
             f"{method}: {f.name} is {value}; it should be {' and '.join(broken) or 'a finite number'}"
         )
-
-
-def among_choices(where: str, type_: Any, value: Any) -> None:
-    """An error if the field is one of a few words, and this is none of them."""
-    known = get_args(type_) if get_origin(type_) is Literal else (value,)
-    if value not in known:
-        raise SettingError(f"{where} is {value!r}; it should be one of {', '.join(map(str, known))}")
 
 
 def children(network: Network) -> dict[str, nn.Module]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from .client import Client, Loss, cross_entropy
 from .errors import MethodError, ModelError
@@ -38,15 +40,32 @@ def all_shared_but(*personal: str) -> Callable[[Any, Network], Mapping[str, Part
     """Everything is shared but these parts."""
 
     def build(method: Method, network: Network) -> Mapping[str, Part]:
-        parts = children(network)
-        if missing := set(personal) - set(parts):
-            raise ModelError(
-                f"{type(method).__name__} needs the part {sorted(missing)}; this network has {list(parts)}"
-                "\n    name them: parts(network, encoder=[...], head=[...])"
-            )
+        parts = children_with(personal, method, network)
         return {n: personal_part(m) if n in personal else shared_part(m) for n, m in parts.items()}
 
     return build
+
+
+def all_shared_and_own(*doubled: str) -> Callable[[Any, Network], Mapping[str, Part]]:
+    """Everything is shared; of these parts (all, if none is named) clients have a copy: `head_personal`."""
+
+    def build(method: Method, network: Network) -> Mapping[str, Part]:
+        parts = children_with(doubled, method, network)
+        own = {f"{n}_personal": copy.deepcopy(parts[n]) for n in doubled or parts}
+        return {**all_shared(method, network), **{n: personal_part(m) for n, m in own.items()}}
+
+    return build
+
+
+def children_with(needed: Sequence[str], method: Method, network: Network) -> dict[str, nn.Module]:
+    """The parts of a network; an error if one that the method needs is not among them."""
+    parts = children(network)
+    if missing := set(needed) - set(parts):
+        raise ModelError(
+            f"{type(method).__name__} needs the part {sorted(missing)}; this network has {list(parts)}"
+            "\n    name them: parts(network, encoder=[...], head=[...])"
+        )
+    return parts
 
 
 def every_round(method: Method, rounds: int, rng: torch.Generator) -> Sequence[Stage]:
