@@ -2,6 +2,7 @@
 
 from ..method import Method
 from .fedavg import FedAvg
+from .fedcrc import FedCRC
 from .fedper import FedPer
 from .fedprox import FedProx
 from .fedrep import FedRep
@@ -13,4 +14,5 @@ METHODS: dict[str, type[Method]] = {
     "fedprox": FedProx,
     "fedper": FedPer,
     "fedrep": FedRep,
+    "fedcrc": FedCRC,
 }
