@@ -61,11 +61,17 @@ EVERY = [
     "pfedpm-cnn:2,22",
     "mlp:20+10",
     "resnet18:3x3",
+    "convnet:2,12-plain",
+    "mlp:20+10,projector=8+6",
+    "pfedpm-cnn:projector=linear",
 ]
 SETTINGS = [
     "convnet:head_layers=0", "convnet:4", "pfllib-cnn:3", "pfl-cnn:0", "pfedpm-cnn:3", "pfedpm-cnn:kernel=4",
     "pfedpm-cnn:channels=0", "fedcrc-cnn:layer", "resnet18:5x5", "resnet18:strides=2", "resnet18:strides=0+2",
     "resnet18:stem=3x3,strides=1+4", "mlp:hidden=", "mlp:0", "mlp:20+-1", "mlp:20,head_layers=3", "mlp:ten",
+    "resnet18:projector=0", "convnet:projector=wide", "pfllib-cnn:projector=plain", "pfl-cnn:projector=8+",
+    "fedrir-cnn:projector=-plain", "fedcrc-cnn:projector=8+linear", "pfedpm-cnn:projector=1000001",
+    "efficientnet-lite0:projector=8-bare", "mlp:projector=08",
 ]  # fmt: skip
 
 

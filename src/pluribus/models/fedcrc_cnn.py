@@ -15,6 +15,7 @@ from torch import nn
 
 from .layers import Layers, check_choice, check_images, network, num_out
 from .network import Network, Shape
+from .projector import check_projector
 
 WIDTH = 64
 
@@ -24,8 +25,10 @@ class FedCRCCNN:
     """FedCRC's four-layer CNN."""
 
     norm: Literal["batch", "gn", "none"] = "batch"
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("fedcrc-cnn", self.projector)
         check_choice("fedcrc-cnn: norm", self.norm, ("batch", "gn", "none"))
 
     def build(self, shape: Shape, classes: int) -> Network:
@@ -36,7 +39,7 @@ class FedCRCCNN:
             layers |= self.block(block, shape[0] if block == 1 else WIDTH)
         layers["flatten"] = nn.Flatten()
         layers["fc"] = nn.Linear(num_out(layers, shape), classes)
-        return network(layers, head_layers=1, shape=shape, classes=classes)
+        return network(layers, head_layers=1, projector=self.projector, shape=shape, classes=classes)
 
     def block(self, number: int, channels: int) -> Layers:
         """The layers of one block, named by its number."""

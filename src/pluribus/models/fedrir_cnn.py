@@ -14,11 +14,17 @@ from torch import nn
 
 from .layers import Layers, check_images, network, num_out
 from .network import Network, Shape
+from .projector import check_projector
 
 
 @dataclass(frozen=True)
 class FedRIRCNN:
     """FedRIR's global feature extractor, with a linear head."""
+
+    projector: str = ""
+
+    def __post_init__(self) -> None:
+        check_projector("fedrir-cnn", self.projector)
 
     def build(self, shape: Shape, classes: int) -> Network:
         """The network, cut before the last linear layer."""
@@ -30,4 +36,4 @@ class FedRIRCNN:
         layers |= {"flatten": nn.Flatten()}
         layers |= {"fc1": nn.Linear(num_out(layers, shape), 512)}
         layers |= {"fc2": nn.Linear(512, classes)}
-        return network(layers, head_layers=1, shape=shape, classes=classes)
+        return network(layers, head_layers=1, projector=self.projector, shape=shape, classes=classes)

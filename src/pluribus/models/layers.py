@@ -12,17 +12,20 @@ from torch import nn
 
 from ..errors import ModelError, SettingError
 from .network import Network, Shape, check_input, evaluating
+from .projector import projector_layers
 
 Layers = dict[str, nn.Module]
 
 
-def network(layers: Layers, *, head_layers: int, shape: Shape, classes: int) -> Network:
-    """The layers as a network whose head holds the last `head_layers` linear layers."""
+def network(layers: Layers, *, head_layers: int, projector: str = "", shape: Shape, classes: int) -> Network:
+    """The layers as a network; its head holds the last `head_layers` linear layers, a projector before it."""
     names = list(layers)
     at = cut(list(layers.values()), head_layers)
     encoder = {name: layers[name] for name in names[:at]}
     head = {name: layers[name] for name in names[at:]}
-    return Network({"encoder": row(encoder), "head": row(head)}, shape=shape, classes=classes)
+    features = next(layer.in_features for layer in head.values() if isinstance(layer, nn.Linear))
+    between = {"projector": row(projector_layers(projector, features))} if projector else {}
+    return Network({"encoder": row(encoder), **between, "head": row(head)}, shape=shape, classes=classes)
 
 
 def cut(layers: list[nn.Module], head_layers: int) -> int:

@@ -9,6 +9,7 @@ from torch import nn
 from ..errors import SettingError
 from .layers import Layers, check_choice, network
 from .network import Network, Shape, check_input, is_positive
+from .projector import check_projector
 
 WIDEST = 1_000_000
 
@@ -19,8 +20,10 @@ class MLP:
 
     hidden: tuple[int, ...] = (200,)
     head_layers: int = 1
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("mlp", self.projector)
         if not self.hidden or not all(is_positive(width) and width <= WIDEST for width in self.hidden):
             raise SettingError(
                 f"mlp: hidden is {self.hidden!r}; it should be one or more positive widths, like 200+100, "
@@ -36,7 +39,9 @@ class MLP:
         for number, (inputs, outputs) in enumerate(pairwise((prod(shape), *self.hidden)), start=1):
             layers |= {f"fc{number}": nn.Linear(inputs, outputs), f"relu{number}": nn.ReLU()}
         layers[f"fc{len(self.hidden) + 1}"] = nn.Linear(self.hidden[-1], classes)
-        return network(layers, head_layers=self.head_layers, shape=shape, classes=classes)
+        return network(
+            layers, head_layers=self.head_layers, projector=self.projector, shape=shape, classes=classes
+        )
 
 
 @dataclass(frozen=True)

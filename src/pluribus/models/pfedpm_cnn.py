@@ -19,6 +19,7 @@ from torch import nn
 from ..errors import SettingError
 from .layers import Layers, check_choice, check_images, network, num_out
 from .network import Network, Shape, is_positive
+from .projector import check_projector
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,10 @@ class PFedPMCNN:
     head_layers: int = 1
     channels: int = 20
     kernel: int = 5
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("pfedpm-cnn", self.projector)
         check_choice("pfedpm-cnn: head_layers", self.head_layers, (1, 2))
         check_choice("pfedpm-cnn: kernel", self.kernel, (3, 5))
         if not is_positive(self.channels):
@@ -45,4 +48,6 @@ class PFedPMCNN:
         layers |= {"flatten": nn.Flatten()}
         layers |= {"fc1": nn.Linear(num_out(layers, shape), 50), "relu3": nn.ReLU()}
         layers |= {"dropout2": nn.Dropout(0.5), "fc2": nn.Linear(50, classes)}
-        return network(layers, head_layers=self.head_layers, shape=shape, classes=classes)
+        return network(
+            layers, head_layers=self.head_layers, projector=self.projector, shape=shape, classes=classes
+        )

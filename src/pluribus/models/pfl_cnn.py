@@ -15,6 +15,7 @@ from torch import nn
 
 from .layers import Layers, check_choice, check_images, network, num_out
 from .network import Network, Shape
+from .projector import check_projector
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,10 @@ class PFLCNN:
     """The CNN of pfl-research's benchmarks."""
 
     head_layers: int = 1
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("pfl-cnn", self.projector)
         check_choice("pfl-cnn: head_layers", self.head_layers, (1, 2))
 
     def build(self, shape: Shape, classes: int) -> Network:
@@ -37,4 +40,6 @@ class PFLCNN:
         for layer in layers.values():
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 nn.init.xavier_uniform_(layer.weight)
-        return network(layers, head_layers=self.head_layers, shape=shape, classes=classes)
+        return network(
+            layers, head_layers=self.head_layers, projector=self.projector, shape=shape, classes=classes
+        )

@@ -14,6 +14,7 @@ from torch import nn
 
 from .layers import Layers, check_choice, check_images, network, num_out
 from .network import Network, Shape
+from .projector import check_projector
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class PFLlibCNN:
     """PFLlib's two-layer CNN."""
 
     head_layers: int = 1
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("pfllib-cnn", self.projector)
         check_choice("pfllib-cnn: head_layers", self.head_layers, (1, 2))
 
     def build(self, shape: Shape, classes: int) -> Network:
@@ -33,4 +36,6 @@ class PFLlibCNN:
         layers |= {"flatten": nn.Flatten()}
         layers |= {"fc1": nn.Linear(num_out(layers, shape), 512), "relu3": nn.ReLU()}
         layers |= {"fc2": nn.Linear(512, classes)}
-        return network(layers, head_layers=self.head_layers, shape=shape, classes=classes)
+        return network(
+            layers, head_layers=self.head_layers, projector=self.projector, shape=shape, classes=classes
+        )

@@ -22,6 +22,7 @@ from ..errors import ModelError, SettingError
 from .efficientnet_lite0 import weights_in
 from .layers import Layers, check_choice, network, row
 from .network import Network, Shape, check_input, is_positive
+from .projector import check_projector
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,10 @@ class ResNet18:
     stem: Literal["7x7", "3x3"] = "7x7"
     strides: tuple[int, int] = (2, 2)
     weights: str = ""  # torchvision's file resnet18-*.pth; empty: at random
+    projector: str = ""
 
     def __post_init__(self) -> None:
+        check_projector("resnet18", self.projector)
         check_choice("resnet18: stem", self.stem, ("7x7", "3x3"))
         if [is_positive(stride) for stride in self.strides] != [True, True]:
             raise SettingError(
@@ -58,7 +61,7 @@ class ResNet18:
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         layers["fc"] = nn.Linear(512, classes)
-        made = network(layers, head_layers=1, shape=shape, classes=classes)
+        made = network(layers, head_layers=1, projector=self.projector, shape=shape, classes=classes)
         if self.weights and made.get_parameter("head.weight").device.type != "meta":
             load(made, Path(self.weights).expanduser())
         return made
