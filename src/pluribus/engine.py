@@ -240,7 +240,7 @@ class Coordinator:
     ) -> tuple[Server, dict[str, str]]:
         """The next server, and the uploads that even alone could not be aggregated."""
         uploads = {
-            k: Upload(o.tensors, len(self.place.clients[k].train))
+            k: Upload(o.tensors, len(self.place.clients[k].train), self.place.built(k).running)
             for k, o in outcomes.items()
             if o.tensors is not None
         }

@@ -86,6 +86,7 @@ class Upload:
 
     tensors: Tensors
     examples: int  # known since the client joined
+    statistics: frozenset[str] = frozenset()  # names of running statistics: averaged, never corrected
 
 
 @dataclass(frozen=True)

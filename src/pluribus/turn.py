@@ -97,6 +97,7 @@ class Built:
     stays: frozenset[str]
     fixed: frozenset[str]
     statistics: frozenset[str]  # running statistics that stay with each client, of parts that are shared
+    running: frozenset[str]  # all running statistics, whoever has them
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,10 @@ class Place:
             built = self.method.build(network)
         parts = Parts({name: part.module for name, part in built.items()}, path)
         parts.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
-        return Built(parts, copied(parts.state_dict()), *ownership(built, parts, self.statistics))
+        running = running_statistics(parts)
+        return Built(
+            parts, copied(parts.state_dict()), *ownership(built, parts, running, self.statistics), running
+        )
 
     def seat(self, turn: Turn) -> Client:
         """The client as built, then as kept, then as received, by name. Valid until the next is seated."""
@@ -235,10 +239,9 @@ def check_upload(client: Client, tensors: Tensors | None, stage: Stage) -> None:
 
 
 def ownership(
-    built: Mapping[str, Part], parts: Parts, override: Statistics | None
+    built: Mapping[str, Part], parts: Parts, running: frozenset[str], override: Statistics | None
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
     """Names that may travel, names that stay, parts that are fixed, and local statistics of shared parts."""
-    running = running_statistics(parts)
     shares: set[str] = set()
     stays: set[str] = set()
     local: set[str] = set()
@@ -256,11 +259,11 @@ def ownership(
     return frozenset(shares), frozenset(stays), fixed, frozenset(local)
 
 
-def running_statistics(parts: nn.Module) -> set[str]:
+def running_statistics(parts: nn.Module) -> frozenset[str]:
     """Names of running statistics, told by the type of their module and never by their own name."""
-    return {
+    return frozenset(
         f"{path}.{name}"
         for path, m in parts.named_modules()
         if isinstance(m, _NormBase)
         for name, _ in m.named_buffers(recurse=False)
-    }
+    )

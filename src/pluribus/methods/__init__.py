@@ -3,6 +3,7 @@
 from ..method import Method
 from .fedavg import FedAvg
 from .fedcrc import FedCRC
+from .feddyn import FedDyn
 from .fedper import FedPer
 from .fedprox import FedProx
 from .fedrep import FedRep
@@ -12,6 +13,7 @@ METHODS: dict[str, type[Method]] = {
     "local": Local,
     "fedavg": FedAvg,
     "fedprox": FedProx,
+    "feddyn": FedDyn,
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedcrc": FedCRC,
