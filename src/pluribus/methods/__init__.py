@@ -8,12 +8,14 @@ from .fedper import FedPer
 from .fedprox import FedProx
 from .fedrep import FedRep
 from .local import Local
+from .scaffold import SCAFFOLD
 
 METHODS: dict[str, type[Method]] = {
     "local": Local,
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "feddyn": FedDyn,
+    "scaffold": SCAFFOLD,
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedcrc": FedCRC,
