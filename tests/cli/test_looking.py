@@ -59,7 +59,7 @@ def test_every_method_has_a_card(pluribus):
     for name in METHODS:
         said = pluribus("show", name, "--data", "digits")
         assert said.code == 0, said.err
-        assert "P  network of each client" in said.out
+        assert " of each client, on its own test data" in said.out
 
 
 def test_the_card_of_a_model_counts_its_parts(pluribus):

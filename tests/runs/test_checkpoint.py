@@ -12,6 +12,7 @@ from pluribus.method import Server
 from pluribus.methods import METHODS
 from pluribus.methods.fedavg import FedAvg
 from pluribus.methods.fedper import FedPer
+from pluribus.methods.scaffold import SCAFFOLD
 from pluribus.runs.checkpoint import Checkpoints
 from pluribus.stage import Stage
 from pluribus.training import Training
@@ -71,7 +72,9 @@ class Census(FedAvg):
 
 
 def toy(method, **more):
-    training = Training(lr=0.1, batch=8, momentum=0.9, keep_moments=True)
+    """Batch normalisation, and moments that are kept where the method allows momentum."""
+    momentum = 0.0 if isinstance(method, SCAFFOLD) else 0.9
+    training = Training(lr=0.1, batch=8, momentum=momentum, keep_moments=True)
     return place(method, model=Net(norm=True), training=training, **more)
 
 
