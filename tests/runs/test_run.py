@@ -472,6 +472,17 @@ def test_ctrl_c_finishes_the_round_writes_and_says_how_to_go_on(study, whole):
     assert numbers(resume("run")) == numbers(whole)
 
 
+def test_whoever_began_it_can_have_it_stopped_after_a_round(study, whole):
+    asked = iter([False, True])
+
+    with pytest.raises(Interrupted, match="stopped after round 2 of 4"):
+        run(study.settings, out="run", study=study, stop=lambda: next(asked), checkpoint_every=4)
+    with pytest.raises(Interrupted, match="stopped after round 3 of 4"):
+        resume("run", stop=lambda: True)
+
+    assert numbers(resume("run", stop=lambda: True)) == numbers(whole)  # what is done is not stopped
+
+
 def test_ctrl_c_twice_stops_at_once(study, whole):
     with pytest.raises(KeyboardInterrupt) as caught:
         run(study.settings, out="run", study=study, listener=Impatient(2, times=2))

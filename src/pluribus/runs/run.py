@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,10 +51,12 @@ def run(
     listener: Listener | None = None,
     study: Study | None = None,
     checkpoint_every: int = 1,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """The result of a new run, in a folder of its own: `out`, or runs/<name>.
 
-    A study of these settings that is prepared already saves preparing it.
+    A study of these settings that is prepared already saves preparing it.  `stop` is asked after every
+    round; if it is true, all is written and `Interrupted` raised, as after Ctrl-C.
     """
     study = study or prepare(settings, data_dir)
     if study.settings != settings.resolved():
@@ -63,7 +65,7 @@ def run(
     folder = made(out, plain(name) if name else usual_name(study.settings))
     with alone(folder), one_thread():
         begin(study, folder)
-        return Run(study, folder, executor, listener, checkpoint_every).go()
+        return Run(study, folder, executor, listener, checkpoint_every, stop).go()
 
 
 def resume(
@@ -73,6 +75,7 @@ def resume(
     executor: Executor | None = None,
     listener: Listener | None = None,
     checkpoint_every: int = 1,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """The result of the run in this folder, gone on with from its last checkpoint if it is not finished."""
     folder, listener = Path(folder), listener or Listener()
@@ -84,7 +87,7 @@ def resume(
             return result
         note_environment(folder, listener.note)
         study = study_in(folder, data_dir, listener.note)
-        work = Run(study, folder, executor, listener, checkpoint_every)
+        work = Run(study, folder, executor, listener, checkpoint_every, stop)
         return work.go(work.take_up())
 
 
@@ -135,10 +138,11 @@ class Run:
         executor: Executor | None,
         listener: Listener | None,
         checkpoint_every: int,
+        stop: Callable[[], bool] = lambda: False,
     ):
         self.study, self.folder = study, folder
         self.executor, self.listener = executor or Serial(), listener or Listener()
-        self.checkpoint_every = checkpoint_every
+        self.checkpoint_every, self.stop = checkpoint_every, stop
         self.stages = len(Coordinator(study.place, study.conduct, self.executor).plan)
         self.log = Log(folder / LOG)
         self.checkpoints = Checkpoints(folder / CHECKPOINT, study.settings.hash, study.division.hash)
@@ -187,7 +191,7 @@ class Run:
         return rounds(self.study.place, self.study.conduct, executor=self.executor, after=after)
 
     def close(self, stages: Sequence[Round]) -> None:
-        """Reads, logs and saves what holds at the end of a round; then stops, if the brake is pulled."""
+        """Reads, logs and saves what holds at the end of a round; then stops, if it is to."""
         now, number = stages[-1], round_of(stages)
         last = now.number == self.stages
         readings, validation = self.read(stages) if last or self.is_due(number) else (None, None)
@@ -196,7 +200,7 @@ class Run:
             self.write_members(now, readings, validation)
         for stage in stages:
             self.checkpoints.saw(stage)
-        pulled = self.brake.pulled and not last
+        pulled = (self.brake.pulled or self.stop()) and not last
         if last or pulled or number % self.checkpoint_every == 0:
             self.checkpoints.save(now)
         if pulled:
