@@ -22,6 +22,7 @@ Executor = Annotated[
     Option(help="Where turns happen: in this process, on workers, or auto. The numbers are the same."),
 ]
 Workers = Annotated[int | None, Option(help="Worker processes; one a core if not given.")]
+Cells = Annotated[Path | None, Option(help="Folder of finished cells; results/cells, if not given.")]
 DATA, CLIENTS, TRAINING, READING = "Data", "Clients", "Training", "Readings"
 
 

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from . import bench, compare, data, datasets, export, methods, models, partitions, resume, run, show
+from . import (
+    bench,
+    compare,
+    data,
+    datasets,
+    export,
+    methods,
+    models,
+    papers,
+    partitions,
+    reproduce,
+    resume,
+    run,
+    show,
+)
 from .faults import version as installed
 from .options import spread
 from .printing import show_text
@@ -27,9 +41,11 @@ def program() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(about)
-    add(app, LOOKING, methods.methods, datasets.datasets, partitions.partitions, models.models, show.show)
+    add(app, LOOKING, methods.methods, datasets.datasets, partitions.partitions, models.models)
+    add(app, LOOKING, papers.papers, show.show)
     app.add_typer(data.program(), name="data", rich_help_panel=LOOKING)
-    add(app, RUNNING, spread(run.run), spread(compare.compare, without=("set_",)), bench.bench)
+    add(app, RUNNING, spread(run.run), spread(compare.compare, without=("set_",)))
+    add(app, RUNNING, reproduce.reproduce, bench.bench)
     add(app, AFTERWARDS, resume.resume, export.export)
     return app
 
