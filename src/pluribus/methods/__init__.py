@@ -7,6 +7,7 @@ from .feddyn import FedDyn
 from .fedper import FedPer
 from .fedprox import FedProx
 from .fedrep import FedRep
+from .fedrir import FedRIR
 from .local import Local
 from .scaffold import SCAFFOLD
 
@@ -19,4 +20,5 @@ METHODS: dict[str, type[Method]] = {
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedcrc": FedCRC,
+    "fedrir": FedRIR,
 }
