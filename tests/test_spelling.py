@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.errors import SettingError, UnknownName
-from pluribus.spelling import read, write
+from pluribus.spelling import read, words, write
 
 
 @dataclass(frozen=True)
@@ -101,3 +101,8 @@ def test_a_value_of_no_catalogue_cannot_be_written() -> None:
 )
 def test_what_is_written_is_read_again(fruit: Fruit) -> None:
     assert read(write(fruit, CATALOGUE), CATALOGUE, "thing") == fruit
+
+
+def test_the_words_of_a_choice_with_numbers_beside_them_or_not():
+    assert words(Literal["a", "b"]) == words(Literal["a", "b"] | float) == ("a", "b")
+    assert words(int | None) == words(str) == words(tuple[int, ...]) == ()

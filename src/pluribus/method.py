@@ -22,7 +22,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, get_args, get_origin
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
@@ -159,8 +159,10 @@ def setting(
 
 
 def among_choices(method: str, name: str, type_: Any, value: Any) -> None:
-    if get_origin(type_) is Literal and value not in get_args(type_):
-        known = ", ".join(map(repr, get_args(type_)))
+    words, numbers = spelling.words(type_), float in get_args(type_)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if words and value not in words and not (numbers and is_number):
+        known = ", ".join(map(repr, words)) + ", or a number" * numbers
         raise SettingError(f"{method}: {name} is {value!r}; it should be one of: {known}")
 
 

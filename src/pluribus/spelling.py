@@ -67,10 +67,18 @@ def misfit(value: Any, type_: Any, name: str, reason: str) -> SettingError:
     """What to say of a value that is not of its type."""
     if get_origin(type_) is Literal and isinstance(value, str) and name.isidentifier():
         return UnknownName(name, value, get_args(type_))
-    if get_origin(type_) is Literal:
-        reason = f"Expected one of {', '.join(get_args(type_))}"
+    if words(type_):
+        other = ", or a number" if float in get_args(type_) else ""
+        reason = f"Expected one of {', '.join(words(type_))}{other}"
     wanted = re.sub("`([^`]+)`", in_words, reason.removeprefix("Expected ").split(" - at ")[0])
     return SettingError(f"{name} is {value!r}; it should be {wanted}")
+
+
+def words(type_: Any) -> tuple[str, ...]:
+    """The words that a choice is among; there may be numbers besides: `Literal["mean", "max"] | float`."""
+    if get_origin(type_) is Literal:
+        return get_args(type_)
+    return tuple(word for each in get_args(type_) if get_origin(each) is Literal for word in get_args(each))
 
 
 def in_words(types: re.Match[str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from .. import spelling
 from .table import Column, Table
@@ -43,10 +44,12 @@ def type_name(type_: Any) -> str:
     """`int`, `a+b+...` for a tuple, `x | y` for a choice."""
     if get_origin(type_) is Literal:
         return " | ".join(map(str, get_args(type_)))
+    if get_origin(type_) in (Union, UnionType):
+        return " | ".join("none" if each is NoneType else type_name(each) for each in get_args(type_))
     if get_origin(type_) is tuple:
         inner = type_name(get_args(type_)[0])
         return f"{inner}+{inner}+..."
-    return type_.__name__ if isinstance(type_, type) else str(type_).replace("None", "none")
+    return type_.__name__ if isinstance(type_, type) else str(type_)
 
 
 def limits(field: dataclasses.Field[Any]) -> str | None:
