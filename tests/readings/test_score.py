@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pluribus.readings.score import Score, summary, total
+from pluribus.readings.score import Score, joint_score, summary, total
 
 
 def test_scores_add() -> None:
@@ -51,3 +51,11 @@ def test_who_has_nothing_to_be_tested_on_is_left_out() -> None:
     assert (found.clients, found.accuracy, found.client_mean) == (1, 0.5, 0.5)
     assert summary({"b": Score()}) is None
     assert summary({}) is None
+
+
+def test_the_joint_score_of_both_readings() -> None:
+    """FedReG's Figure 7 (5g.12): ln(10 G) + ln(10 P)."""
+    assert joint_score(0.1, 0.1) == pytest.approx(0.0, abs=1e-15)
+    assert joint_score(0.2, 0.7) == pytest.approx(joint_score(0.7, 0.2))
+    assert joint_score(0.5, 0.8) == pytest.approx(math.log(40))
+    assert joint_score(0.0, 0.9) == -math.inf

@@ -47,3 +47,8 @@ def summary(scores: Mapping[str, Score]) -> Summary | None:
 
 def total(scores: Iterable[Score]) -> Score:
     return sum(scores, Score())
+
+
+def joint_score(generic: float, personal: float) -> float:
+    """ln(10 G) + ln(10 P) of two fractions, by which FedReG's Figure 7 compares: both must be high."""
+    return math.log(100 * generic * personal) if generic * personal > 0 else -math.inf
