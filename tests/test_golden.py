@@ -27,7 +27,7 @@ def measured(name: str) -> dict[str, float]:
     rounds = history(at, number=3, watch=3)
     now = rounds[-1]
     readings = evaluate(at, now, Serial(), whole=now.trained) | welcome(at, now, Serial(), epochs=2)
-    numbers = {f"loss of round {r.number}": r.loss for r in rounds}
+    numbers = {f"loss of round {r.number}": r.loss for r in rounds if r.samples}
     numbers |= {"norm of what is shared": norm(now.server.shared)}
     numbers |= {f"norm of what {k} keeps": norm(now.held.of(k).kept) for k in PEOPLE if k in now.held}
     numbers |= {reading: readings.accuracy(reading) or 0.0 for reading in readings.scores}

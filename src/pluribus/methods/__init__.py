@@ -6,6 +6,7 @@ from .fedcrc import FedCRC
 from .feddyn import FedDyn
 from .fedper import FedPer
 from .fedprox import FedProx
+from .fedreg import FedReG
 from .fedrep import FedRep
 from .fedrir import FedRIR
 from .local import Local
@@ -21,4 +22,5 @@ METHODS: dict[str, type[Method]] = {
     "fedrep": FedRep,
     "fedcrc": FedCRC,
     "fedrir": FedRIR,
+    "fedreg": FedReG,
 }
