@@ -403,7 +403,7 @@ def trial(root: Path, file: Path) -> Trial:
     own = sorted(str(p.relative_to(root)) for p in (root / "tests").rglob(f"test_{file.stem}.py"))
     if not own:
         raise SystemExit(f"{file}: there is no tests/**/test_{file.stem}.py that could notice anything")
-    contracts = [(str(CONTRACTS), "-k", file.stem)] if (root / CONTRACTS).exists() else []
+    contracts = [(str(CONTRACTS), "-k", file.stem.replace("_", "-"))] if (root / CONTRACTS).exists() else []
     return Trial(file, (tuple(own), *contracts))
 
 

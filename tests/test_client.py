@@ -472,6 +472,49 @@ def test_who_trains_on_no_examples_at_all_trains_on_none() -> None:
     assert client.fit(epochs=1, on=client.data.take(torch.arange(0))) == 0
 
 
+# running statistics -------------------------------------------------------------------------------
+
+
+def test_statistics_that_did_not_arrive_are_measured_on_its_own_inputs() -> None:
+    """130 examples are two batches of 65: the mean of both counts, and no weight moves."""
+    client = seated(model=Net(norm=True))
+    many = replace(client.data, index=torch.arange(130) % len(client.data))
+    client, before = replace(client, data=many), copied(client.parts.state_dict())
+    norm = client.parts.encoder.norm
+    with torch.no_grad():
+        inner = nn.Sequential(client.parts.encoder.first, client.parts.encoder.relu)(many.x).split(65)
+
+    client.measure_statistics("encoder")
+
+    assert moved(client, before) == {
+        f"encoder.norm.{n}" for n in ("running_mean", "running_var", "num_batches_tracked")
+    }
+    assert torch.allclose(norm.running_mean, torch.stack([x.mean(0) for x in inner]).mean(0), atol=1e-6)
+    assert torch.allclose(norm.running_var, torch.stack([x.var(0) for x in inner]).mean(0), atol=1e-6)
+    assert (norm.momentum, norm.training) == (0.1, False)
+
+
+def test_statistics_that_arrived_are_left_as_they_are() -> None:
+    at = place(FedAvg(), model=Net(norm=True))
+    client = at.seat(Turn(1, ROUND, "c0", history(at, number=1)[-1].server.shared, 0, {}))
+    before = copied(client.parts.state_dict())
+
+    client.measure_statistics("encoder")
+
+    assert moved(client, before) == set()
+
+
+@pytest.mark.parametrize("examples", [0, 1])
+def test_of_no_or_one_example_nothing_is_measured(examples: int) -> None:
+    client = seated(model=Net(norm=True))
+    client = replace(client, data=client.data.take(torch.arange(examples)))
+    before = copied(client.parts.state_dict())
+
+    client.measure_statistics("encoder")
+
+    assert moved(client, before) == set()
+
+
 # tensors ------------------------------------------------------------------------------------------
 
 

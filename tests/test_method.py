@@ -21,9 +21,11 @@ from pluribus.training import Training
 from pluribus.turn import Turn
 from pluribus.usual import (
     all_personal,
+    all_personal_but,
     all_shared,
     all_shared_and_own,
     all_shared_but,
+    by_setting,
     by_stage,
     by_taking_turns,
     mean,
@@ -126,6 +128,7 @@ def test_each_usual_build_says_who_owns_what() -> None:
     assert owners(all_personal) == {"encoder": "personal", "head": "personal"}
     assert owners(all_shared_but("head")) == {"encoder": "shared", "head": "personal"}
     assert owners(all_shared_but("encoder", "head")) == {"encoder": "personal", "head": "personal"}
+    assert owners(all_personal_but("head")) == {"encoder": "personal", "head": "shared"}
     assert owners(all_shared_and_own("head")) == {
         "encoder": "shared",
         "head": "shared",
@@ -143,7 +146,7 @@ def test_a_copy_of_ones_own_begins_equal_and_is_another_module() -> None:
     assert not {id(p) for p in shared.parameters()} & {id(p) for p in own.parameters()}
 
 
-@pytest.mark.parametrize("build", [all_shared_but, all_shared_and_own])
+@pytest.mark.parametrize("build", [all_shared_but, all_personal_but, all_shared_and_own])
 def test_a_part_the_network_has_not_is_an_error_that_says_how_to_name_it(build: Any) -> None:
     with pytest.raises(
         ModelError,
@@ -207,6 +210,22 @@ def test_each_stage_has_its_own_answer() -> None:
     assert method.message(Server({}), "a", PERSONAL) == {"said/other": "a"}
     assert method.train(client) == "round"
     assert method.train(replace(client, stage=Stage("sizes", 0, 1))) == "sizes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing(FedAvg):
+    by: str = "size"
+
+    aggregate = by_setting("by", size=mean_by_examples, head=mean)
+
+
+def test_each_value_of_a_setting_has_its_own_answer() -> None:
+    """(1 · 2 + 3 · 6) / 4 = 5, or (2 + 6) / 2 = 4."""
+    shared = [
+        Choosing(by=by).aggregate(Server({}), UPLOADS, ROUND, generator(0)).shared for by in ("size", "head")
+    ]
+
+    assert [values(tensors) for tensors in shared] == [{"encoder": 5.0}, {"encoder": 4.0}]
 
 
 def test_a_stage_without_an_answer_is_an_error_that_names_those_with_one() -> None:

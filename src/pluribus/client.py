@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from .errors import MethodError
 from .examples import Examples
 from .seeds import generator, lent
 from .stage import Stage
-from .state import Tensors, copied, of_parts, select, under, within
+from .state import Tensors, copied, of_parts, part_of, select, under, within
 from .training import Training
 
 Loss = Callable[["Parts", Tensor, Tensor], Tensor]
@@ -43,7 +43,11 @@ class Parts(nn.ModuleDict):
 
     def features(self, x: Tensor) -> Tensor:
         """What reaches the last part of the network."""
-        for name in self.path[self.passed : -1]:
+        return self.through(x, *self.path[:-1])
+
+    def through(self, x: Tensor, *parts: str) -> Tensor:
+        """What leaves these first parts of the path; those that x has been through are passed over."""
+        for name in parts[self.passed :]:
             x = self[name](x)
         return x
 
@@ -249,6 +253,18 @@ class Client:
             features = torch.cat([first(x) for x, _ in self.in_order()])
         return Examples(features, self.data.y, torch.arange(len(self.data)), self.data.classes, through=parts)
 
+    def measure_statistics(self, *parts: str) -> None:
+        """Running statistics of these first parts that did not arrive, anew from its inputs (no labels)."""
+        norms = {f"{path}.running_mean": m for path, m in self.parts.named_modules() if is_running(m)}
+        own = [m for name, m in norms.items() if part_of(name) in parts and name not in self.received]
+        pieces = torch.arange(len(self.data)).chunk(-(-len(self.data) // 128) or 1)
+        if not own or len(pieces[-1]) < 2:
+            return
+        self.parts.eval()
+        with averaging(own), torch.no_grad():
+            for positions in pieces:
+                self.parts.through(self.batch(self.data, positions)[0], *parts)
+
     def names(self, *parts: str) -> tuple[str, ...]:
         """These parts, or all that are not fixed."""
         if unknown := set(parts) - set(self.parts):
@@ -318,6 +334,25 @@ def repeats(module: nn.Module, x: Tensor) -> bool:
         return False
     with torch.random.fork_rng(devices=[]):
         return torch.allclose(module.train()(x)[:1], module(x[:1]), rtol=1e-4, atol=1e-5)
+
+
+@contextmanager
+def averaging(norms: Sequence[_BatchNorm]) -> Iterator[None]:
+    """Inside, these forget their running statistics and take the plain mean of those of each batch."""
+    momenta = [m.momentum for m in norms]
+    for m in norms:
+        m.train().reset_running_stats()
+        m.momentum = None
+    try:
+        yield
+    finally:
+        for m, momentum in zip(norms, momenta, strict=True):
+            m.eval().momentum = momentum
+
+
+def is_running(module: nn.Module) -> TypeGuard[_BatchNorm]:
+    """Whether it normalises batches by running statistics."""
+    return isinstance(module, _BatchNorm) and module.running_mean is not None
 
 
 def has_batch_norm(module: nn.Module) -> bool:

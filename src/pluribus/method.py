@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from . import spelling
-from .client import Client
+from .client import Client, Parts
 from .errors import MethodError, SettingError
 from .stage import Stage
 from .state import Tensors, average
@@ -112,6 +112,15 @@ class Method(ABC):
         """A sentence for each setting whose value makes the method into another one."""
         pairs = ((f, f.metadata.get("dull", {}).get(getattr(self, f.name))) for f in dataclasses.fields(self))
         return [f"{f.name} = {getattr(self, f.name)}: {why}" for f, why in pairs if why]
+
+    def lacking(self, parts: Parts) -> list[str]:
+        """A sentence for what this network has not and the method needs to be more than another one."""
+        return []
+
+    def why_no_generic(self) -> str | None:
+        """The reason of `usual.none_because`, where that is the answer."""
+        generic = type(self).generic
+        return generic.__doc__ if generic.__name__ == "no_predictor" else None
 
     @abstractmethod
     def build(self, network: Network, /) -> Mapping[str, Part]: ...

@@ -155,6 +155,9 @@ def warnings_of(
 ) -> Iterator[str]:
     """A sentence for each setting that makes the run less than it seems."""
     yield from (f"{settings.method}: {why}" for why in place.method.dull())
+    networks = place.networks.values()
+    lacking = dict.fromkeys(why for built in networks for why in place.method.lacking(built.parts))
+    yield from (f"{settings.method}: {settings.model} has {why}" for why in lacking)
     yield from about_training(settings, federation)
     yield from about_clients(settings, division, federation)
     running = any(running_statistics(built.parts) for built in place.networks.values())

@@ -46,6 +46,16 @@ def all_shared_but(*personal: str) -> Callable[[Any, Network], Mapping[str, Part
     return build
 
 
+def all_personal_but(*shared: str) -> Callable[[Any, Network], Mapping[str, Part]]:
+    """Everything stays with its client but these parts."""
+
+    def build(method: Method, network: Network) -> Mapping[str, Part]:
+        parts = children_with(shared, method, network)
+        return {n: shared_part(m) if n in shared else personal_part(m) for n, m in parts.items()}
+
+    return build
+
+
 def all_shared_and_own(*doubled: str) -> Callable[[Any, Network], Mapping[str, Part]]:
     """Everything is shared; of these parts (all, if none is named) clients have a copy: `head_personal`."""
 
@@ -127,6 +137,15 @@ def by_taking_turns(method: Method, client: Client, epochs: int) -> Predictors:
     for t in range(1, epochs + 1):
         method.train(replace(client, stage=Stage("round", t, epochs)))
     return method.personal(client)
+
+
+def by_setting(name: str, **answers: Callable[..., Any]) -> Callable[..., Any]:
+    """For each value of this setting of the method its own answer."""
+
+    def answer(method: Method, *args: Any) -> Any:
+        return answers[vars(method)[name]](method, *args)
+
+    return answer
 
 
 def by_stage(**answers: Callable[..., Any]) -> Callable[..., Any]:

@@ -81,8 +81,7 @@ def welcome(place: Place, now: Round, executor: Executor | None = None, *, epoch
 
 def why_no_generic(place: Place) -> str | None:
     """The method's reason, if it has no generic predictor."""
-    generic = type(place.method).generic
-    return generic.__doc__ if generic.__name__ == "no_predictor" else None
+    return place.method.why_no_generic()
 
 
 def personal_looks(place: Place, now: Round, split: Split, personal_on: PersonalOn) -> Iterator[Look]:

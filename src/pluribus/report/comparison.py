@@ -334,8 +334,10 @@ def generic_of(cells: Sequence[Cell], how: How) -> Spread | Noted | None:
 
 def no_generic(result: Result) -> str:
     """The method's reason for having no generic predictor; empty if it has one."""
-    generic = METHODS[result.method].generic
-    return (generic.__doc__ or "") if generic.__name__ == "no_predictor" else ""
+    if why := METHODS[result.method]().why_no_generic():
+        return why
+    as_set = "as it is set, some of what everybody would need stays with each client"
+    return as_set if "generic/whole models" in result.readings else result.missing.get("generic", "")
 
 
 def gain(comparison: Comparison, name: str) -> Spread | None:
