@@ -54,6 +54,8 @@ def test_a_division_can_be_given():
     ("changes", "says"),
     [
         ({"method": "fedprox:mu=0"}, "fedprox: mu = 0.0: without the pull this is FedAvg"),
+        ({"method": "fedbn"}, "fedbn: mlp:hidden=8 has no batch normalisation, so that this is FedAvg"),
+        ({"method": "dualfed"}, "dualfed: mlp:hidden=8 has no projector"),
         ({"training": Training(lr=0)}, "lr = 0: nothing is learned"),
         ({"training": Training(lr=0.1, momentum=0.9, optimiser="adam")}, "momentum = 0.9: adam"),
         ({"training": Training(lr=0.1, batch=5000)}, "batch = 5000: no client has as many examples"),

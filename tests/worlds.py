@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from toy import Net
+from toy import FEATURES, Net
 
 
 def layers(shape: tuple[int, ...], classes: int) -> tuple[nn.Module, nn.Module]:
@@ -54,3 +54,17 @@ class Double:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         return Net().build(shape, classes).double()
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The toy network with a projector of two layers; if asked, all of it normalises batches."""
+
+    norm: bool = False
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        network = Net(norm=self.norm).build(shape, classes)
+        layers: list[nn.Module] = [nn.Linear(FEATURES, 5), nn.ReLU(), nn.Linear(5, FEATURES)]
+        layers += [nn.BatchNorm1d(FEATURES)] if self.norm else []
+        parts = [network.get_submodule("encoder"), nn.Sequential(*layers), network.get_submodule("head")]
+        return nn.Sequential(OrderedDict(zip(("encoder", "projector", "head"), parts, strict=True)))

@@ -1,7 +1,9 @@
 """The catalogue. A method exists when its line is here."""
 
 from ..method import Method
+from .dualfed import DualFed
 from .fedavg import FedAvg
+from .fedbn import FedBN
 from .fedcrc import FedCRC
 from .feddyn import FedDyn
 from .fedper import FedPer
@@ -9,6 +11,7 @@ from .fedprox import FedProx
 from .fedreg import FedReG
 from .fedrep import FedRep
 from .fedrir import FedRIR
+from .lg_fedavg import LGFedAvg
 from .local import Local
 from .scaffold import SCAFFOLD
 
@@ -20,6 +23,9 @@ METHODS: dict[str, type[Method]] = {
     "scaffold": SCAFFOLD,
     "fedper": FedPer,
     "fedrep": FedRep,
+    "lg-fedavg": LGFedAvg,
+    "fedbn": FedBN,
+    "dualfed": DualFed,
     "fedcrc": FedCRC,
     "fedrir": FedRIR,
     "fedreg": FedReG,
