@@ -416,6 +416,16 @@ def test_g_a_newcomer_measures_the_encoders_statistics_without_labels() -> None:
     assert torch.allclose(client.parts.encoder.norm.running_var, inner.var(0), atol=1e-6)
 
 
+def test_g_a_newcomer_learns_by_the_contrast_too() -> None:
+    learnt = set()
+    for lam in (0.0, 2.0):
+        client = seated(place(DualFed(lam=lam), model=Projected()))
+        DualFed(lam=lam).welcome(client, 1)
+        learnt.add(digest(select(client.parts.state_dict(), "projector")))
+
+    assert len(learnt) == 2
+
+
 def test_three_curves_and_g_come_from_one_run() -> None:
     """G on a client's data is its shared head, with the client's own statistics."""
     at = place(DualFed(), model=Projected(norm=True))
