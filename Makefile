@@ -3,6 +3,8 @@
 BIN := .venv/bin
 INSTALLED := .venv/installed
 WORKERS ?= 2
+# real data that nobody may pass on: tests that need some are skipped where there is none
+DATA ?= $(wildcard ../shared/data)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format-check lint types imports format mutants bench docs clean
@@ -20,6 +22,7 @@ demo: install  ## four methods on embedded real data: the table, and the picture
 	$(BIN)/pluribus compare local fedavg fedper fedrep --data mnist-5k --partition dirichlet:0.1 \
 		--clients 20 --newcomers 4 --rounds 12 --out runs/demo
 
+test: export PLURIBUS_DATA ?= $(abspath $(DATA))
 test: format-check lint types  ## all that CI runs: format, lint, types, import rule, tests
 	$(BIN)/pytest -n $(WORKERS)
 

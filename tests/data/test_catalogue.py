@@ -104,8 +104,7 @@ def test_an_embedded_dataset_is_as_the_entry_says(name):
     check(name, None)
 
 
-@pytest.mark.real_data
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.real_data(n)) for n in PUBLISHED])
 def test_a_real_dataset_is_as_the_entry_says(name):
     dataset = check(name, None)
     began = time.perf_counter()
