@@ -103,6 +103,22 @@ def test_a_partition_in_text_has_a_line_for_each_class(pluribus):
     assert "here.png" in said.err
 
 
+def test_a_datasets_card_tells_its_sources_with_their_checksums(pluribus):
+    shown = pluribus("show", "cifar100").out
+
+    assert "50,000 + 10,000 images of 3 x 32 x 32, 100 classes: apple, " in shown
+    assert "cifar-100-python.tar.gz, 169,001,437 bytes, md5 eb9058c3a382ffc7106e4002c42a8d85" in shown
+    assert "    https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz" in shown
+
+
+def test_verify_says_how_many_files_were_compared():
+    from pluribus.cli.data import said_of
+
+    assert said_of(1, 0) == "1 file is right to the byte"
+    assert said_of(2, 1) == "2 files are right to the byte; 1 without a published checksum can be read"
+    assert said_of(0, 3) == "everything can be read and is as it should be; no checksums were ever published"
+
+
 def test_data_says_where_the_files_are(pluribus):
     where = pluribus("data", "where", "digits")
     verified = pluribus("data", "verify", "digits", "--json")

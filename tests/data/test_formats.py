@@ -430,6 +430,7 @@ def test_femnist_is_read_from_leafs_nested_json_by_writer(tmp_path):
     [
         (b"<html>", "LEAF's users"),
         (b"{}", "LEAF's users"),
+        (b'{"a":' + b"[" * 200_000, "LEAF's users"),
         (json.dumps({"users": ["a"], "user_data": {}}).encode(), "none of a"),
         (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[0.0]], "y": [1]}}}).encode(), "784 numbers"),
         (leaf({"a": [(2.0, 1)]}), "values from 0 to 1"),
@@ -485,59 +486,89 @@ def test_digit_domains_have_what_is_there_at_one_size_in_colour(tmp_path):
     assert np.array_equal(joined.inputs[[2, 4]], colour)
 
 
-def test_digit_domains_need_two_of_their_domains():
-    with pytest.raises(DataNotFound, match="put the files of mnist and usps"):
+def test_digit_domains_need_mnist_beside_what_we_render():
+    with pytest.raises(DataNotFound, match="put the files of mnist, and of usps, mnist-m, svhn"):
         data.load("digit-domains", download=False)
+
+
+def test_digit_domains_name_the_domains_that_are_here(write_idx, tmp_path):
+    digits = np.arange(10)
+    for name, shape in zip(idx.NAMES, ((10, 28, 28), None, (10, 28, 28), None), strict=True):
+        write_idx(tmp_path / "MNIST" / "raw" / name, digits if shape is None else np.zeros(shape))
+    put(tmp_path / "SVHN", {"train_32x32.mat": b"", "test_32x32.mat": b""})
+
+    absent, here = data.describe("digit-domains"), data.describe("digit-domains", tmp_path)
+
+    assert absent.summary == "11.6 MB to fetch"
+    assert here.summary == "of mnist, svhn, rendered-digits"
+    assert here.counts is None
+
+
+def test_how_many_rows_there_are_is_known_once_they_were_read(tmp_path):
+    put(tmp_path / "root" / "femnist" / "data", {
+        "train/all_data_0.json": leaf({"f1": [(0.0, 0), (1.0, 10)]}),
+        "test/all_data_0.json": leaf({"f1": [(0.4, 2)]}),
+    })  # fmt: skip
+    whole = loading.describe(femnist.FEMNIST)
+    unread = loading.describe(femnist.FEMNIST, tmp_path / "root")
+    loading.load(femnist.FEMNIST, tmp_path / "root", download=False)
+
+    read = loading.describe(femnist.FEMNIST, tmp_path / "root")
+
+    assert (whole.counts, unread.counts, read.counts) == ((805_263, 0), None, (2, 1))
 
 
 # real -------------------------------------------------------------------------------------------------
 
 
-def real(name):
-    try:
-        return data.load(name, download=False)
-    except DataNotFound:
-        pytest.skip(f"$PLURIBUS_DATA has no {name}")
-
-
-@pytest.mark.real_data
+@pytest.mark.real_data("mnist-writers")
 def test_real_mnist_has_539_training_writers():
-    dataset = real("mnist-writers")
+    dataset = data.load("mnist-writers", download=False)
 
     assert len(dataset.groups["writer"][:60_000].unique()) == 539
     assert dataset.digest != data.load("mnist", download=False).digest
 
 
-@pytest.mark.real_data
+@pytest.mark.real_data(writers.LABELS)
+def test_the_real_label_files_of_qmnist_name_539_writers_who_wrote_for_training():
+    arrays = loading.load(writers.LABELS, download=False)
+
+    assert len(arrays.groups["writer"][:60_000].unique()) == 539
+    assert np.bincount(arrays.labels[:60_000]).tolist() == [
+        5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
+    ]  # fmt: skip
+
+
+@pytest.mark.real_data("usps")
 def test_real_usps_has_its_published_size():
-    dataset = real("usps")
+    dataset = data.load("usps", download=False)
 
     assert (dataset.official, len(dataset)) == (7_291, 9_298)
     assert np.bincount(dataset.labels[:7_291]).tolist() == [
-        1194,
-        1005,
-        731,
-        658,
-        652,
-        556,
-        664,
-        645,
-        542,
-        644,
-    ]
+        1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644,
+    ]  # fmt: skip
 
 
-@pytest.mark.real_data
+@pytest.mark.real_data("mnist-m")
+def test_real_mnist_m_has_mnists_classes():
+    dataset = data.load("mnist-m", download=False)
+
+    assert dataset.shape == (3, 32, 32)
+    assert (0 < dataset.official <= 59_001, len(dataset) - dataset.official) == (True, 9_001)
+    assert np.bincount(dataset.labels, minlength=10).min() > 0
+
+
+@pytest.mark.real_data("mnist-m", "mnist")
 def test_real_mnist_m_follows_mnists_order():
-    dataset, mnist = real("mnist-m"), real("mnist")
+    dataset, mnist = data.load("mnist-m", download=False), data.load("mnist", download=False)
 
     train, test = dataset.official, len(dataset) - dataset.official
     assert dataset.labels[train:].tolist() == mnist.labels[60_000 : 60_000 + test].tolist()
 
 
-@pytest.mark.real_data
-def test_real_digit_domains_hold_at_least_mnist_and_usps():
-    dataset = real("digit-domains")
+@pytest.mark.real_data("mnist", "usps")
+def test_real_digit_domains_hold_at_least_mnist_and_usps_and_what_we_render():
+    dataset = data.load("digit-domains", download=False)
 
-    counts = np.bincount(dataset.groups["domain"])
-    assert counts[:2].tolist() == [70_000, 9_298]
+    counts = np.bincount(dataset.groups["domain"], minlength=6)
+    assert counts[[0, 1, 5]].tolist() == [70_000, 9_298, 12_000]

@@ -247,8 +247,12 @@ def test_a_description_says_where_it_is_or_what_it_costs(server, tiny, put_files
     assert (copied.here, copied.files, copied.summary) == (True, (), "in our cache")
 
 
-def test_two_processes_at_once_fetch_once(tiny, serve, deliver, monkeypatch):
-    """The lock is on an open file: two threads that open it, each for itself, stand for two processes."""
+@pytest.fixture
+def contended(tiny, serve, deliver, monkeypatch):
+    """An entry whose server answers nobody before somebody else waits; what was asked, and what was noted.
+
+    The lock is on an open file: two threads that open it, each for itself, stand for two processes.
+    """
     packed = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in tiny.files.items()}
     noted, waits = [], threading.Event()
     monkeypatch.setattr(lock, "note", lambda text: (noted.append(text), waits.set()))
@@ -259,10 +263,50 @@ def test_two_processes_at_once_fetch_once(tiny, serve, deliver, monkeypatch):
 
     server = serve(answer)
     entry = replace(tiny.entry, deliveries=(deliver(tiny.files, [server.url]),))
+    return SimpleNamespace(entry=entry, asked=server.asked, noted=noted)
 
+
+def test_two_processes_at_once_fetch_once(contended):
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(loading.fetch, [entry, entry]))
+        both = list(pool.map(loading.fetch, [contended.entry, contended.entry]))
 
     assert both[0] == both[1]
-    assert len(server.asked) == 4
-    assert noted == ["waiting for another process to be done with tiny"]
+    assert len(contended.asked) == 4
+    assert contended.noted == ["waiting for another process to be done with tiny"]
+
+
+def test_two_datasets_out_of_one_archive_fetch_it_once(contended):
+    """As cifar100 and cifar100-coarse, or the six of EMNIST: the second waits, and finds it there."""
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(loading.fetch, [contended.entry, replace(contended.entry, name="other")]))
+
+    assert both[0] == both[1]
+    assert len(contended.asked) == len(both[0]) == 4
+    assert len(contended.noted) == 1
+
+
+def test_a_packed_file_is_compared_before_anything_in_it_is_believed(tiny, put_files, tmp_path):
+    """What reads MATLAB's and HDF5's files is large and old; a file that is no original never comes to it."""
+    folder = put_files(tiny.files, tmp_path / "data" / "Tiny" / "raw")
+    form = tiny.entry.forms[0]
+    packed = tuple(replace(file, archive=True) for file in form.files)
+    entry = replace(
+        tiny.entry, forms=(replace(form, files=packed, read=lambda _: pytest.fail("it was read")),)
+    )
+    (folder / LABELS).write_bytes(tiny.files[LABELS][:-1])
+
+    with pytest.raises(DataDamaged, match="is not the original of tiny: md5"):
+        loading.load(entry, tmp_path / "data")
+
+
+def test_sums_count_what_was_compared(tiny, put_files, tmp_path):
+    put_files(tiny.files)
+    form = tiny.entry.forms[0]
+    unknown = (replace(form.files[0], md5=""), *form.files[1:])
+
+    assert loading.sums(tiny.entry, tmp_path / "data") == (4, 0)
+    assert loading.sums(replace(tiny.entry, forms=(replace(form, files=unknown),)), tmp_path / "data") == (
+        3,
+        1,
+    )
+    assert loading.sums(tiny.entry) == (0, 0)

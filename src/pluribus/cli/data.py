@@ -33,7 +33,16 @@ def verify(name: Name, *, data_dir: DataDir = None, json: AsJson = False) -> Non
     """Read the files again from beginning to end, and compare them with the originals."""
     from .. import data
 
-    show_files(name, data.verify(name, data_dir), f"{name}: every file is right to the byte", json=json)
+    files = data.verify(name, data_dir)
+    show_files(name, files, f"{name}: {said_of(*data.sums(name, data_dir))}", json=json)
+
+
+def said_of(compared: int, others: int) -> str:
+    """What a verification that found nothing wrong has shown."""
+    if not compared:
+        return "everything can be read and is as it should be; no checksums were ever published"
+    rest = f"; {others} without a published checksum can be read" if others else ""
+    return f"{compared} {'file is' if compared == 1 else 'files are'} right to the byte{rest}"
 
 
 def where(name: Name, *, data_dir: DataDir = None, json: AsJson = False) -> None:

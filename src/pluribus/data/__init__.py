@@ -26,6 +26,7 @@ from .idx import FASHION_MNIST, MNIST
 from .loading import Status
 from .mat import SVHN, SYNTHDIGITS
 from .mnist_m import MNIST_M
+from .rendered_digits import RENDERED_DIGITS
 from .usps import USPS
 from .writers import MNIST_WRITERS
 
@@ -41,6 +42,7 @@ __all__ = [
     "from_torch",
     "load",
     "short",
+    "sums",
     "verify",
     "where",
 ]
@@ -61,6 +63,7 @@ DATASETS: dict[str, Entry] = {
     "mnist-m": MNIST_M,
     "svhn": SVHN,
     "synthdigits": SYNTHDIGITS,
+    "rendered-digits": RENDERED_DIGITS,
     "digit-domains": DIGIT_DOMAINS,
     "office-caltech10": office_caltech10(),
     "pacs": pacs(),
@@ -126,6 +129,11 @@ def fetch(name: str, data_dir: str | PathLike[str] | None = None) -> tuple[Path,
 def verify(name: str, data_dir: str | PathLike[str] | None = None) -> tuple[Path, ...]:
     """The files, all of them read again and right to the byte; our copy is compared as well."""
     return loading.verify(entry(name), folder(data_dir))
+
+
+def sums(name: str, data_dir: str | PathLike[str] | None = None) -> tuple[int, int]:
+    """How many of the files have a published checksum, and how many have none."""
+    return loading.sums(entry(name), folder(data_dir))
 
 
 def describe(name: str, data_dir: str | PathLike[str] | None = None) -> Status:

@@ -28,6 +28,7 @@ from ..errors import DataError
 from ..examples import Scale
 from . import places
 from .dataset import Dataset, measured
+from .files import leads_back
 from .lock import alone
 
 FORMAT = 1  # to be raised when a reader or the layout changes; older copies are then left alone
@@ -69,7 +70,7 @@ def room(name: str) -> Iterator[Path | None]:
     folder, making = None, home(name) / "making"
     with ExitStack() as stack:
         with suppress(OSError):
-            stack.enter_context(alone(making / f"{home(name).name}.lock"))
+            stack.enter_context(alone(making / f"{home(name).name}.lock", name))
             sweep(making)
             folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=making))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -84,7 +85,7 @@ def keep(dataset: Dataset, files: Sequence[Path], room: Path | None = None) -> D
     statistics = dataset.statistics or measured(dataset.inputs, dataset.official)
     dataset = replace(dataset, statistics=statistics)
     try:
-        with alone(home(dataset.name) / f"{home(dataset.name).name}.lock"):
+        with alone(home(dataset.name) / f"{home(dataset.name).name}.lock", dataset.name):
             return stored(dataset, stamp(files), room) or dataset
     except OSError as error:
         warnings.warn(
@@ -174,8 +175,9 @@ def listed(paths: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def apart(inside: list[os.DirEntry[str]]) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
-    """Folders and files; what is linked counts as what it leads to."""
-    return [one for one in inside if one.is_dir()], [one for one in inside if one.is_file()]
+    """Folders and files; what is linked counts as what it leads to, but not if it leads back."""
+    folders = [one for one in inside if one.is_dir() and not leads_back(one)]
+    return folders, [one for one in inside if one.is_file()]
 
 
 def arrays(dataset: Dataset) -> dict[str, Tensor]:

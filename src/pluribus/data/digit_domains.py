@@ -13,10 +13,12 @@ from .entry import Arrays, Entry, Union
 from .idx import MNIST
 from .mat import SVHN, SYNTHDIGITS
 from .mnist_m import MNIST_M
+from .rendered_digits import RENDERED_DIGITS
 from .usps import USPS
 
 SIDE = 32
-DOMAINS = ("mnist", "usps", "mnist-m", "svhn", "synthdigits")  # the group of this name is its place here
+PARTS = (MNIST, USPS, MNIST_M, SVHN, SYNTHDIGITS, RENDERED_DIGITS)
+DOMAINS = tuple(part.name for part in PARTS)  # the number of a domain is its place here
 AT_A_TIME = 4096
 
 
@@ -49,10 +51,10 @@ def coloured(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 DIGIT_DOMAINS = Entry(
     name="digit-domains",
-    title="Digits in up to five domains: MNIST, USPS, MNIST-M, SVHN, SynthDigits",
+    title="Digits in two to six domains, as many as are here",
     shape=(3, SIDE, SIDE),
-    train=67_291,
-    test=12_007,
+    train=MNIST.train + RENDERED_DIGITS.train,
+    test=MNIST.test + RENDERED_DIGITS.test,
     classes=tuple("0123456789"),
     licence="as its parts",
     homepage="https://github.com/med-air/FedBN",
@@ -62,9 +64,7 @@ DIGIT_DOMAINS = Entry(
   booktitle = {ICLR},
   year      = {2021}
 }""",
-    forms=(
-        Union((MNIST, USPS, MNIST_M, SVHN, SYNTHDIGITS), join, optional=("mnist-m", "svhn", "synthdigits")),
-    ),
-    wanted="the files of mnist and usps, and of mnist-m, svhn and synthdigits where you have them,",
+    forms=(Union(PARTS, join, optional=("usps", "mnist-m", "svhn", "synthdigits")),),
+    wanted="the files of mnist, and of usps, mnist-m, svhn and synthdigits where you have them,",
     varies=True,
 )

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from ..errors import DataDamaged, DataError
 
 GZIP = b"\x1f\x8b"
+LARGE, MOST_DENSE = 1 << 30, 100  # an archive of less is none to be afraid of; what images pack to at most
 REMEDY = "delete this file or put the original in its place; `pluribus data fetch NAME` downloads it again"
 
 
@@ -46,6 +48,21 @@ def unreadable(path: Path, error: OSError) -> DataError:
 def damaged(where: Path | str, expected: str, found: str) -> DataDamaged:
     """The error that says what a file should be, what it is, and what would do."""
     return DataDamaged(f"{where}: expected {expected}, found {found}\n    {REMEDY}")
+
+
+def check_bomb(path: Path, announced: int) -> None:
+    """DataDamaged, if a file would unpack to far more than images and arrays ever do."""
+    size = path.stat().st_size
+    if announced > LARGE and announced > MOST_DENSE * size:
+        raise damaged(
+            path, f"at most {MOST_DENSE} times its {size} bytes inside", f"{announced}: a decompression bomb"
+        )
+
+
+def leads_back(one: os.DirEntry[str]) -> bool:
+    """Whether this is a link to a folder in which it lies itself."""
+    path = Path(one.path)
+    return one.is_symlink() and path.parent.resolve().is_relative_to(path.resolve())
 
 
 def described(start: bytes) -> str:

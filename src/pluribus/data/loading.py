@@ -26,20 +26,31 @@ class Status:
 
     entry: Entry
     files: tuple[Path, ...]
-    copied: bool
+    parts: tuple[str, ...]  # of a union, the datasets that are here
+    copy: Dataset | None  # of these files, or the newest where there are none
     download_bytes: int
 
     @property
     def here(self) -> bool:
         """It can be loaded without a network."""
-        return bool(self.files) or self.copied
+        return bool(self.files) or self.copy is not None
+
+    @property
+    def counts(self) -> tuple[int, int] | None:
+        """How many rows are for training and for testing; None if that is known only when they are read."""
+        if self.copy:
+            return self.copy.official, len(self.copy) - self.copy.official
+        known = (self.entry.train, self.entry.test)
+        return None if known == (0, 0) or (self.files and self.entry.varies) else known
 
     @property
     def summary(self) -> str:
         """Where it is, or how it would come here, in a few words."""
+        if self.parts:
+            return f"of {', '.join(self.parts)}"
         if self.files:
             return str(self.files[0].parent)
-        if self.copied:
+        if self.copy:
             return "in our cache"
         if self.download_bytes:
             return f"{megabytes(self.download_bytes)} to fetch"
@@ -70,9 +81,10 @@ def of_files(entry: Entry, found: Found) -> Dataset:
 
 def built(entry: Entry, found: Found, room: Path | None) -> Dataset:
     """The dataset as it is in the files, once their structure and checksums are right."""
+    check_sums(entry, found, packed=True)
     arrays = read(entry, found, room)
     check_counts(entry, arrays, found)
-    check_sums(entry, found)
+    check_sums(entry, found, packed=False)
     statistics, official = None, arrays.official
     if isinstance(arrays.inputs, np.ndarray):
         inputs, rows = arrays.inputs, None
@@ -106,9 +118,10 @@ def read(entry: Entry, found: Found, room: Path | None) -> Arrays:
 
 def part_of(entry: Entry, found: Found, room: Path | None) -> Arrays:
     """A part of a union, its images decoded."""
+    check_sums(entry, found, packed=True)
     arrays = read(entry, found, room)
     check_counts(entry, arrays, found)
-    check_sums(entry, found)
+    check_sums(entry, found, packed=False)
     if isinstance(arrays.inputs, np.ndarray):
         return arrays
     corner = room / entry.plain if room else None
@@ -129,11 +142,15 @@ def check_counts(entry: Entry, arrays: Arrays, found: Found) -> None:
         )
 
 
-def check_sums(entry: Entry, found: Found) -> None:
-    """DataDamaged, if a file is not the original: other contents would silently change the numbers."""
+def check_sums(entry: Entry, found: Found, *, packed: bool) -> None:
+    """DataDamaged, if a file is not the original: other contents would silently change the numbers.
+
+    Packed files are compared before anything in them is believed, the others once their form is known to be
+    right: what is wrong with their form says more than a checksum.
+    """
     files = found.form.files if isinstance(found.form, Form) else ()
     for file, path in zip(files, found.paths, strict=bool(files)):
-        if file.md5 and (md5 := md5_of(path, as_it_is=file.archive)) != file.md5:
+        if file.archive == packed and file.md5 and (md5 := md5_of(path, as_it_is=file.archive)) != file.md5:
             raise DataDamaged(
                 f"{path} is not the original of {entry.name}: md5 {md5}; it should be {file.md5}\n"
                 f"    put the original in its place, or delete it and `pluribus data fetch {entry.name}`\n"
@@ -199,13 +216,18 @@ def received(entry: Entry, delivery: Delivery, root: Path) -> Found:
     """The files once all parcels of this delivery are in its folder under the root."""
     folder = root / delivery.folder
     try:
-        with alone(root / f".{entry.name}.lock"):
+        with alone(root / f".{shared_by_all(delivery)}.lock", entry.name):
             transfer(entry, delivery, folder)
     except OSError as error:
         raise unwritable(folder, error) from error
     if found := places.find(entry, root):
         return found
     raise DataError(f"{folder} does not have what was just written to it: {entry.name}")
+
+
+def shared_by_all(delivery: Delivery) -> str:
+    """A name for what is delivered: several datasets may be in one and the same archive."""
+    return "-".join([*Path(delivery.folder).parts, delivery.parcels[0].md5[:8]])
 
 
 def unwritable(folder: Path, error: OSError) -> DataError:
@@ -262,10 +284,21 @@ def verify(entry: Entry, data_dir: Path | None = None) -> tuple[Path, ...]:
     return found.paths if found else ()
 
 
+def sums(entry: Entry, data_dir: Path | None = None) -> tuple[int, int]:
+    """How many of the files have a published checksum, and how many have none."""
+    found = places.find(entry, data_dir)
+    parts = [*found.parts.values(), found] if found else []
+    files = [file for part in parts if isinstance(part.form, Form) for file in part.form.files]
+    compared = sum(bool(file.md5) for file in files)
+    return compared, len(found.paths) - compared if found else 0
+
+
 def describe(entry: Entry, data_dir: Path | None = None) -> Status:
     """Whether it is here, where, and what it would cost to fetch."""
-    files = where(entry, data_dir)
-    return Status(entry, files, cache.latest(entry.name) is not None, 0 if files else entry.size)
+    found = places.find(entry, data_dir)
+    if found is None:
+        return Status(entry, (), (), cache.latest(entry.name), entry.size)
+    return Status(entry, found.paths, tuple(found.parts), cache.of_files(entry.name, found.paths), 0)
 
 
 def absent(entry: Entry, data_dir: Path | None) -> DataNotFound:

@@ -26,15 +26,15 @@ else:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """The only process in this block; a second one says that it waits, and waits."""
+def alone(path: Path, what: str) -> Iterator[None]:
+    """The only process in this block; a second one says that it waits for this, and waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             take(file, wait=False)
         except BlockingIOError:
-            note(f"waiting for another process to be done with {path.stem.lstrip('.')}")
+            note(f"waiting for another process to be done with {what}")
             take(file, wait=True)
         yield
     finally:

@@ -26,9 +26,9 @@ def progress(title: str, total: int) -> Iterator[Report]:
 
 
 @contextmanager
-def counted(title: str, total: int) -> Iterator[Report]:
+def counted(title: str, total: int, verb: str = "decoding") -> Iterator[Report]:
     """A function to be told how many of the images are decoded."""
-    with seen(f"{title}, images", "decoding", total, "{:,}".format, MofNCompleteColumn()) as report:
+    with seen(f"{title}, images", verb, total, "{:,}".format, MofNCompleteColumn()) as report:
         yield report
 
 

@@ -199,7 +199,8 @@ def partition_card(name: str) -> Card:
 def dataset_card(name: str, data_dir: str | PathLike[str] | None = None) -> Card:
     """What the dataset is, whose, and where."""
     entry, status = data.entry(name), data.describe(name, data_dir)
-    images = f"{entry.train:,} + {entry.test:,} images of {' x '.join(map(str, entry.shape))}"
+    number = "{:,} + {:,}".format(*status.counts) if status.counts else "as yet uncounted"
+    images = f"{number} images of {' x '.join(map(str, entry.shape))}"
     return Card(
         "dataset",
         entry.name,
@@ -209,9 +210,23 @@ def dataset_card(name: str, data_dir: str | PathLike[str] | None = None) -> Card
             ),
             Section("licence", f"{entry.licence}\n{entry.homepage}"),
             Section("where", "\n".join(map(str, status.files)) or status.summary),
+            *([Section("sources", "\n".join(sources))] if (sources := sources_of(entry)) else []),
             Section("cite", entry.citation.strip()),
         ),
     )
+
+
+def sources_of(entry: data.Entry) -> list[str]:
+    """Each file that is delivered, with its size, its checksum and all its addresses."""
+    parcels = [parcel for delivery in entry.deliveries for parcel in delivery.parcels]
+    return [
+        line
+        for parcel in parcels
+        for line in (
+            f"{parcel.name}, {parcel.size:,} bytes, md5 {parcel.md5}",
+            *(f"    {u}" for u in parcel.urls),
+        )
+    ]
 
 
 def module_text(cls: type) -> str:

@@ -98,7 +98,7 @@ def method_row(name: str) -> dict[str, Any]:
     }
 
 
-VARIES = "as many as there are in your copy"
+VARIES = "as many as there are in your copy, which was not read yet"
 
 
 def datasets_table(data_dir: str | PathLike[str] | None = None) -> Table:
@@ -112,11 +112,12 @@ def datasets_table(data_dir: str | PathLike[str] | None = None) -> Table:
 
 def dataset_row(name: str, data_dir: str | PathLike[str] | None) -> dict[str, Any]:
     entry, status = data.entry(name), data.describe(name, data_dir)
+    train, test = status.counts or (Noted(None, VARIES), Noted(None, VARIES))
     return {
         "name": name,
         "title": entry.title,
-        "train": entry.train if entry.train + entry.test else Noted(None, VARIES),
-        "test": entry.test if entry.train + entry.test else Noted(None, VARIES),
+        "train": train,
+        "test": test,
         "shape": entry.shape,
         "classes": len(entry.classes),
         "where": status.summary,
