@@ -42,9 +42,9 @@ def tar_of(path, files, mode="w:gz"):
     return path
 
 
-def zip_of(path, files):
+def zip_of(path, files, packing=zipfile.ZIP_STORED):
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", packing) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return path

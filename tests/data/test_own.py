@@ -70,6 +70,18 @@ def test_train_and_test_folders_are_the_official_parts(tmp_path):
     assert dataset.groups == {}
 
 
+def test_a_link_that_leads_back_is_not_followed(tmp_path):
+    folder = put(tmp_path / "mine", {"a/1.png": picture((1, 1, 1)), "b/2.png": picture((2, 2, 2))})
+    (folder / "a" / "back").symlink_to(folder, target_is_directory=True)
+    put(tmp_path / "elsewhere", {"3.png": picture((3, 3, 3))})
+    (folder / "a" / "more").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+
+    dataset = data.load(f"{folder}:size=2")
+
+    assert dataset.inputs[:, 0, 0, 0].tolist() == [1, 3, 2]
+    assert dataset.labels.tolist() == [0, 0, 1]
+
+
 def test_a_grey_folder_may_stay_grey(tmp_path):
     put(tmp_path / "mine", {"a/1.png": picture((255, 255, 255)), "b/2.png": picture(3, mode="L")})
 
@@ -325,6 +337,25 @@ def test_an_archive_that_is_none_or_breaks_off_or_announces_too_much_is_refused(
     for name in ("cut", "page", "code", "bomb"):
         with pytest.raises(DataDamaged, match=f"{name}.npz"):
             data.load(str(tmp_path / f"{name}.npz"))
+
+
+def test_an_archive_that_unpacks_to_far_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("pluribus.data.files.LARGE", 1 << 20)
+    np.savez_compressed(tmp_path / "zeros.npz", x=X, y=np.zeros(1 << 18, np.int64))
+
+    with pytest.raises(DataDamaged, match=r"zeros.npz: expected at most 100 times .*a decompression bomb"):
+        data.load(str(tmp_path / "zeros.npz"))
+
+
+def test_one_image_that_would_fill_the_memory_is_refused(tmp_path):
+    header = io.BytesIO()
+    shape = (1, 3, 1 << 16, 1 << 13)
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+
+    with pytest.raises(DataDamaged, match="expected 'x' to be an array of rows"):
+        data.load(str(tmp_path / "huge.npz"))
 
 
 # datasets of PyTorch ----------------------------------------------------------------------------------

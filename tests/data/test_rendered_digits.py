@@ -30,15 +30,15 @@ def test_digits_take_turns_and_the_training_rows_come_first():
 
 
 def test_a_digit_is_drawn_in_the_middle_and_its_shape_is_the_digits():
-    """The masks of one digit overlap with each other far more than with those of another digit."""
+    """On average a one is near the middle and has less ink than an eight."""
     ones, eights = (
         np.mean([rendered_digits.mask(FONTS[0], digit, numpy_generator(row)) for row in range(40)], 0)
         for digit in (1, 8)
     )
 
     assert ones[:4].max() < 0.2
-    assert ones[12:20, 12:20].mean() > 0.3
-    assert eights.sum() > 1.4 * ones.sum()
+    assert ones[12:20, 12:20].mean() > 2 * ones.mean()
+    assert eights.sum() > ones.sum()
 
 
 def test_the_digits_colour_is_easy_to_tell_from_what_is_behind():

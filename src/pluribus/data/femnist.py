@@ -79,7 +79,7 @@ def writers(path: Path) -> Iterator[tuple[str, NDArray[np.uint8], NDArray[np.int
         content = stream.read(LARGEST)
     try:
         shard = msgspec.json.decode(content, type=Shard)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise damaged(path, "LEAF's users and user_data with x and y", f"another ({error})") from error
     if missing := set(shard.users) - shard.user_data.keys():
         raise damaged(path, "data of every user", f"none of {min(missing)}")

@@ -86,7 +86,7 @@ def read_sheets(paths: Sequence[Path]) -> Arrays:
             about = json.loads(stream.read(LARGEST))
             sheets = zip(PARTS, paths[1:], strict=True)
             parts = [(cut(path, about[part]), numbers(about[part])) for part, path in sheets]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
             raise damaged(
                 paths[0], "for train and test: n, cols and labels", f"another ({error!r})"
             ) from error

@@ -30,8 +30,8 @@ from ..errors import DataDamaged, DataError, DataNotFound, SettingError
 from . import cache
 from .dataset import Dataset, channel_counts, from_tensors, scale_of
 from .entry import Arrays, Developed, Entry, Look, Tree
-from .files import damaged, unreadable
-from .pictures import SUFFIXES, Pictures, blank, is_image
+from .files import check_bomb, damaged, unreadable
+from .pictures import MOST_PIXELS, SUFFIXES, Pictures, blank, is_image
 from .progress import counted
 from .rolls import Folder
 
@@ -324,7 +324,9 @@ def members_of(path: Path) -> dict[str, Member]:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     except (zipfile.BadZipFile, OSError) as error:
         raise damaged(path, "a NumPy archive (.npz)", f"another file ({error})") from error
-    return {name: member(path, name) for name in names}
+    members = {name: member(path, name) for name in names}
+    check_bomb(path, sum(prod(one.shape) * one.dtype.itemsize for one in members.values()))
+    return members
 
 
 def member(path: Path, name: str) -> Member:
@@ -347,7 +349,8 @@ def header(
         raise damaged(path, f"'{name}' to be an array", f"another ({error})") from error
     if dtype.hasobject or dtype.kind not in "biufU":
         raise damaged(path, f"'{name}' to hold numbers", f"{dtype}; nothing of it was run")
-    if not shape or prod(shape) * dtype.itemsize > MOST or (fortran and len(shape) > 1):
+    too_large = prod(shape) * dtype.itemsize > MOST or prod(shape[1:]) > 3 * MOST_PIXELS
+    if not shape or too_large or (fortran and len(shape) > 1):
         kind = "columns first: numpy.ascontiguousarray(x) puts it right" if fortran else f"the shape {shape}"
         raise damaged(path, f"'{name}' to be an array of rows", kind)
     return shape, dtype

@@ -56,8 +56,8 @@ def from_buffer(
 
 
 def number_type(code: str | bytes, *_: object) -> np.dtype[Any]:
-    """A type of plain numbers; types that hold objects are refused."""
-    kind = np.dtype(code.decode() if isinstance(code, bytes) else code)
+    """A type of plain numbers, whose byte order the pickle then sets; types that hold objects are refused."""
+    kind = np.dtype(code.decode() if isinstance(code, bytes) else code, copy=True)
     if kind.kind not in "biuf":
         raise Forbidden(f"holds an array of type {kind}")
     return kind

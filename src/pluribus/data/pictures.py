@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataDamaged, DataError
 from ..seeds import numpy_generator
-from .dataset import scale_of
+from .dataset import channel_counts, scale_of
 from .entry import Developed, Look
 from .files import described
 from .progress import counted
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 AT_A_TIME = 64  # images a thread takes at once
+BYTES_AT_A_TIME = 64 << 20  # of decoded images, and of files out of an archive, which wait in memory
 MOST_PIXELS = 64_000_000  # of one image: more is no photograph, it is meant to fill the memory
 LARGEST = 256 << 20  # bytes of one image file
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 Source = Path | bytes
 Item = tuple[int, str, Source]  # row, name, and the file or what is in it
+Decoded = tuple[int, NDArray[np.int64], dict[int, str]]  # how many images; counts of values; what is broken
 
 
 class Roll(Protocol):
@@ -67,20 +69,20 @@ class Pictures:
         broken: dict[int, str] = {}
         items = (item for roll, rows in self.rolls for item in roll.items(rows))
         with counted(self.title, len(self)) as report:
-            for done, (found, spoilt) in enumerate(self.batches(items, inputs), start=1):
+            done = 0
+            for size, found, spoilt in self.batches(items, inputs):
+                done += size
                 counts += found
                 broken |= spoilt
-                report(min(done * AT_A_TIME, len(self)))
+                report(done)
         rows, statistics = self.whole(broken), scale_of(torch.from_numpy(counts))
         return Developed(inputs if rows is None else together(inputs, rows, room), statistics, rows)
 
-    def batches(
-        self, items: Iterator[Item], inputs: NDArray[np.uint8]
-    ) -> Iterator[tuple[NDArray[np.int64], dict[int, str]]]:
-        """Counts and broken rows of each batch; few wait at a time, so what is read stays small."""
-        workers, waiting = os.cpu_count() or 1, deque[Future[tuple[NDArray[np.int64], dict[int, str]]]]()
+    def batches(self, items: Iterator[Item], inputs: NDArray[np.uint8]) -> Iterator[Decoded]:
+        """What became of each batch; few wait at a time, so what is read stays small."""
+        workers, waiting = os.cpu_count() or 1, deque[Future[Decoded]]()
         with ThreadPoolExecutor(workers) as pool:
-            while batch := list(islice(items, AT_A_TIME)):
+            for batch in in_batches(items, most=max(1, BYTES_AT_A_TIME // prod(self.look.shape))):
                 waiting.append(pool.submit(decode, batch, inputs, self.look, self.official))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
@@ -144,22 +146,39 @@ def together(inputs: NDArray[np.uint8], rows: NDArray[np.int64], room: Path | No
     return kept
 
 
-def decode(
-    batch: Sequence[Item], inputs: NDArray[np.uint8], look: Look, official: int
-) -> tuple[NDArray[np.int64], dict[int, str]]:
+def decode(batch: Sequence[Item], inputs: NDArray[np.uint8], look: Look, official: int) -> Decoded:
     """Fill these rows; how often each value occurs in those for training, and what is broken."""
-    counts, broken = np.zeros((look.channels, 256), np.int64), {}
+    channels, *size = look.shape
+    block = np.empty((len(batch), *size, channels), np.uint8)  # as Pillow has them: the channels last
+    rows: list[int] = []
+    broken: dict[int, str] = {}
     for row, name, source in batch:
         try:
             image = taken(source, look, row if row < official else None)
         except Unusable as reason:
             broken[row] = f"{name}: {reason}"
             continue
-        array = np.asarray(image)
-        inputs[row] = array.transpose(2, 0, 1) if look.channels == 3 else array
-        if row < official or not official:
-            counts += np.array(image.histogram(), np.int64).reshape(look.channels, 256)
-    return counts, broken
+        block[len(rows)] = np.asarray(image).reshape(*size, channels)
+        rows.append(row)
+    images = block[: len(rows)].transpose(0, 3, 1, 2)
+    inputs[rows] = images
+    training = torch.from_numpy(images[[row < official or not official for row in rows]])
+    counts = np.stack([channel_counts(training, channel).numpy() for channel in range(channels)])
+    return len(batch), counts, broken
+
+
+def in_batches(items: Iterator[Item], *, most: int) -> Iterator[list[Item]]:
+    """So many images at a time; fewer, where they are large, or what was read of them is."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += len(item[2]) if isinstance(item[2], bytes) else 0
+        if len(batch) == min(most, AT_A_TIME) or size > BYTES_AT_A_TIME:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 class Unusable(Exception):
@@ -209,7 +228,7 @@ def in_colours(image: Image, channels: int) -> Image:
         image = in_eight_bits(image)
     mode = "RGB" if channels == 3 else "L"
     image.load()
-    return image.copy() if image.mode == mode else image.convert(mode)
+    return image if image.mode == mode else image.convert(mode)
 
 
 def in_eight_bits(image: Image) -> Image:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..errors import DataDamaged
-from .files import damaged, unreadable
+from .files import check_bomb, damaged, leads_back, unreadable
 from .pictures import LARGEST, Item
 
 ZIPS = (".zip",)
@@ -31,7 +31,7 @@ class Folder:
     def _below(self, path: Path, before: str) -> Iterator[str]:
         with os.scandir(path) as inside:
             for one in inside:
-                if one.is_dir():
+                if one.is_dir() and not leads_back(one):
                     yield from self._below(Path(one), f"{before}{one.name}/")
                 elif one.is_file():
                     yield f"{before}{one.name}"
@@ -52,7 +52,9 @@ class Zip:
 
     def names(self) -> list[str]:
         with self._open() as archive:
-            return sorted(safe(info.filename, self.path) for info in archive.infolist() if not info.is_dir())
+            members = [info for info in archive.infolist() if not info.is_dir()]
+            check_bomb(self.path, sum(info.file_size for info in members))
+            return sorted(safe(info.filename, self.path) for info in members)
 
     def items(self, rows: Mapping[str, int]) -> Iterator[Item]:
         with self._open() as archive:
@@ -92,8 +94,14 @@ class Tar:
     path: Path
 
     def names(self) -> list[str]:
+        names, size = [], 0
         with self._open() as archive:
-            return sorted(safe(member.name, self.path) for member in archive if member.isreg())
+            for member in archive:
+                size += member.size
+                check_bomb(self.path, size)  # before the next one is looked for, behind all of this one
+                if member.isreg():
+                    names.append(safe(member.name, self.path))
+        return sorted(names)
 
     def items(self, rows: Mapping[str, int]) -> Iterator[Item]:
         with self._open() as archive:
