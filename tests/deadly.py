@@ -32,3 +32,11 @@ class Deadly(FedPer):
 class Failing(FedAvg):
     def train(self, client: Client) -> Tensors:
         raise ZeroDivisionError("on purpose")
+
+
+class Orphaned(FedAvg):
+    """FedAvg whose first turn kills the process that its worker was forked from."""
+
+    def train(self, client: Client) -> Tensors:
+        os.kill(os.getppid(), signal.SIGKILL)
+        return super().train(client)

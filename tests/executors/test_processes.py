@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from deadly import Deadly, Failing
+from pluribus.cohort import Join
 from pluribus.errors import ClientFailed, RunError
 from pluribus.executors.processes import Processes
 from pluribus.executors.serial import Serial
@@ -89,6 +90,13 @@ def test_the_executor_works_on_after_an_error(two: Processes) -> None:
     assert len(history(place(FedAvg()), executor=two, number=1)) == 1
 
 
+def test_there_are_no_more_workers_than_items() -> None:
+    with Processes(64, start="fork") as many:
+        history(place(FedAvg()), executor=many, number=2, join=Join(number=2))
+
+        assert many.started == 2
+
+
 def test_closing_twice_is_harmless_and_leaves_no_files() -> None:
     executor = Processes(1, start="fork")
     history(place(FedAvg()), executor=executor, number=1)
@@ -140,21 +148,29 @@ def test_a_slab_that_was_given_back_is_written_to_again(tmp_path: Path) -> None:
     assert second.path == first.path
 
 
-def test_a_killed_coordinator_leaves_nothing_in_memory(tmp_path: Path) -> None:
+COORDINATOR = """
+import os, sys
+sys.path[:0] = sys.argv[1:2]
+from deadly import Orphaned
+from toy import history, place
+from pluribus.executors.processes import Processes
+from pluribus.methods.fedavg import FedAvg
+if __name__ == "__main__":
+    executor = Processes(1, start="fork")
+    print(executor.folder, flush=True)
+    history(place({"between": FedAvg, "in mid-turn": Orphaned}[sys.argv[2]]()), executor=executor, number=1)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("when", ["between", "in mid-turn"])
+def test_a_killed_coordinator_leaves_nothing_in_memory_and_its_workers_say_nothing(
+    tmp_path: Path, when: str
+) -> None:
     script = tmp_path / "coordinator.py"
-    script.write_text(
-        "import os, sys; sys.path[:0] = sys.argv[1:]\n"
-        "from toy import history, place\n"
-        "from pluribus.executors.processes import Processes\n"
-        "from pluribus.methods.fedavg import FedAvg\n"
-        "if __name__ == '__main__':\n"
-        "    executor = Processes(1, start='fork')\n"
-        "    history(place(FedAvg()), executor=executor, number=1)\n"
-        "    print(executor.folder, flush=True)\n"
-        "    os.kill(os.getpid(), 9)\n"
-    )
+    script.write_text(COORDINATOR)
     tests = str(Path(__file__).resolve().parent.parent)
-    done = subprocess.run([sys.executable, script, tests], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, script, tests, when], capture_output=True, text=True, check=False)
     folder = Path(done.stdout.strip())
 
     deadline = time.monotonic() + 20
@@ -164,6 +180,7 @@ def test_a_killed_coordinator_leaves_nothing_in_memory(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     assert folder.name.startswith("pluribus-shared-")
     assert not folder.exists()
+    assert done.stderr == ""
 
 
 def test_a_folder_whose_process_is_gone_is_removed_by_the_next_one(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from .processes import Processes, cores
 from .serial import Serial
 
 Name = Literal["auto", "serial", "processes"]
+MOST = 512  # workers: more is a slip
 ENOUGH = 3.0  # seconds of work: about what it takes to start workers
 
 
 @contextmanager
 def opened(name: Name = "auto", workers: int | None = None) -> Iterator[Executor]:
     """The executor of this name. `auto`: worker processes as soon as there is enough to do for them."""
-    if workers is not None and workers < 1:
-        raise SettingError(f"workers is {workers}; it should be 1 or more")
+    check_workers(name, workers)
     if name == "serial" or (name == "auto" and (workers or cores()) == 1):
         yield Serial()
         return
@@ -29,6 +29,22 @@ def opened(name: Name = "auto", workers: int | None = None) -> Iterator[Executor
         yield executor
     finally:
         executor.close()
+
+
+def check_workers(name: Name, workers: int | None) -> None:
+    """An error if there cannot be so many workers."""
+    if workers is None:
+        return
+    if workers < 1:
+        raise SettingError(f"workers is {workers}; it should be 1 or more")
+    if workers > MOST:
+        raise SettingError(
+            f"workers is {workers}; it should be at most {MOST}: one a core, of which there are {cores()} here"
+        )
+    if name == "serial" and workers > 1:
+        raise SettingError(
+            f"workers is {workers}, but the executor 'serial' has none\n    executor = 'processes' has workers"
+        )
 
 
 class Auto:

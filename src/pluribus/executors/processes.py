@@ -89,7 +89,7 @@ class Processes:
 
     def run(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """What comes of each item, as it comes; the longest are handed out first."""
-        self.prepare(work)
+        self.prepare(work, len(items))
         common = self.written_once(items)
         waiting = sorted(range(len(items)), key=lambda i: (items[i].size_in(work), -i))
         lost: dict[int, int] = {}
@@ -109,12 +109,12 @@ class Processes:
             if left:
                 self.forget()
 
-    def prepare(self, work: Callable[[Any], Any]) -> None:
-        """Workers, and this work written down for them."""
+    def prepare(self, work: Callable[[Any], Any], items: int) -> None:
+        """Workers, no more than there are items, and this work written down for them."""
         if work is not self.work or self.slip is None:
             self.give_back([self.slip] if self.slip else [])
             self.work, self.slip = work, write(work, self.slabs)
-        while len(self.workers) < self.size:
+        while len(self.workers) < min(self.size, items):
             self.workers.append(self.new_worker())
 
     def new_worker(self) -> Worker:
@@ -243,14 +243,16 @@ def serve(line: Connection, folder: str, number: int) -> None:
     keep_memory()
     slabs, parent = Slabs(Path(folder), f"from-{number}"), os.getppid()
     work, known, message = None, -1, None
-    while (parcel := next_parcel(line, parent, folder)) is not None:
+    while (parcel := next_parcel(line, parent)) is not None:
         if isinstance(parcel, Slip):
             work = cache(parcel.open)
             continue
         slabs.give_back(parcel.unused)
         if parcel.message.number != known:
             known, message = parcel.message.number, parcel.message.open()
-        line.send(done(work, parcel, message, slabs))
+        if not sent(line, done(work, parcel, message, slabs)):
+            break
+    shutil.rmtree(folder, ignore_errors=True)  # the coordinator has gone, and nothing is left behind
 
 
 def keep_memory() -> None:
@@ -261,8 +263,8 @@ def keep_memory() -> None:
             mallopt(parameter, size)
 
 
-def next_parcel(line: Connection, parent: int, folder: str) -> Parcel | Slip | None:
-    """The next thing to do; None, and nothing left behind, if the coordinator has gone."""
+def next_parcel(line: Connection, parent: int) -> Parcel | Slip | None:
+    """The next thing to do; None if the coordinator has gone."""
     try:
         while not line.poll(5):
             if os.getppid() != parent:
@@ -272,8 +274,16 @@ def next_parcel(line: Connection, parent: int, folder: str) -> Parcel | Slip | N
             return parcel
     except (EOFError, OSError):
         pass
-    shutil.rmtree(folder, ignore_errors=True)
     return None
+
+
+def sent(line: Connection, reply: Reply) -> bool:
+    """Whether there was somebody to send the reply to."""
+    try:
+        line.send(reply)
+    except OSError:
+        return False
+    return True
 
 
 def done(work: Any, parcel: Parcel, message: Any, slabs: Slabs) -> Reply:
