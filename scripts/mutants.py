@@ -217,8 +217,13 @@ def inside(node: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(node):
         if name not in ("annotation", "returns", "decorator_list"):
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST) and not isinstance(child, UNTOUCHED):
+                if isinstance(child, ast.AST) and not isinstance(child, UNTOUCHED) and not guards(child):
                     yield from inside(child)
+
+
+def guards(node: ast.AST) -> bool:
+    """`strict=True` of a zip, like an assertion, says what cannot happen: no number feels it."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def other_statement(node: ast.stmt) -> Iterator[str]:
@@ -252,7 +257,7 @@ def other_call(node: ast.Call) -> Iterator[str]:
         case [first, second, *rest] if name not in SYMMETRIC and not isinstance(second, ast.Starred):
             yield written(node, args=[second, first, *rest])
     for i, keyword in enumerate(node.keywords):
-        if keyword.arg not in (None, "epochs"):
+        if keyword.arg not in (None, "epochs") and not guards(keyword):
             yield written(node, keywords=without(node.keywords, i))
 
 

@@ -51,6 +51,7 @@ def broken(source):
         ("x = upload.examples", {"x = 1"}),
         ("x = self.lam", {"x = (self.lam + 1)"}),
         ("x = self.name", set()),
+        ("x = zip(a, b, strict=True)", {"x = zip(b, a, strict=True)"}),
         ("x += a", {"pass", "x -= a"}),
         ("x = g(x)", {"pass"}),
         ("client.load(a)", {"pass"}),

@@ -114,6 +114,24 @@ def test_b_option_i_weighs_its_batches_by_their_size() -> None:
         assert torch.allclose(found[name], slope, rtol=0, atol=1e-12)
 
 
+def test_b_option_i_sums_its_batches_in_float64() -> None:
+    """To the bit: 300 examples in batches of 128, 128 and 44; each slope is float32, their sum is not."""
+    data = PEOPLE["c0"].train
+    many = replace(data, index=torch.arange(300) % len(data))
+    at = place(SCAFFOLD(option="i"), clients={"c0": replace(PEOPLE["c0"], train=many)})
+    client = at.seat(Turn(1, ROUND, "c0", at.built("c0").initial, 0, {}))
+
+    found = full_gradient(client)
+
+    names, params = zip(*client.parts.named_parameters(), strict=True)
+    total = [torch.zeros_like(p, dtype=torch.float64) for p in params]
+    for rows in torch.split(torch.arange(300), 128):
+        x, y = many.batch(rows)
+        loss = torch.nn.functional.cross_entropy(client.parts(x), y) * (len(rows) / 300)
+        total = [t + g.double() for t, g in zip(total, torch.autograd.grad(loss, params), strict=True)]
+    assert all(torch.equal(found[n], t.float()) for n, t in zip(names, total, strict=True))
+
+
 def test_b_option_i_moves_no_running_statistics() -> None:
     at = place(SCAFFOLD(option="i", epochs=0), model=Net(norm=True))
     initial = at.built("c0").initial
