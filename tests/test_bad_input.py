@@ -338,8 +338,13 @@ CASES = [
     Case("set-type", "run fedprox --set mu=strong", "mu is 'strong'; it should be"),
     Case("set-fraction", "run fedrep --set head_epochs=0.5", "head_epochs is '0.5'; it should be"),
     Case("set-negative", "run fedprox --set mu=-1", "mu is -1.0; it should be at least 0"),
+    Case("set-range", "run fedprox --set mu=1e999", "mu is '1e999'; it should be a number in range"),
+    Case("set-twice", "run fedprox --set mu=1 --set mu=2", "mu is given twice, as '1' and as '2'.*leave one"),
+    Case("set-spelled-twice", "run fedprox:mu=1,mu=2", "mu is given twice, as '1' and as '2'"),
+    Case("set-huge", f"run fedavg --set epochs={10**20}", "epochs is 1000.*; it should be at most 1,000,000"),
     Case("set-nan", "run fedprox --set mu=nan", "mu is nan; it should be at least 0"),
     Case("set-too-many", "run fedrep:1,2,3", "fedrep takes 2 values, got '1,2,3'.*head_epochs, body_epochs"),
+    Case("epochs-many", "run fedavg --epochs 1000001", "epochs is 1000001; it should be at most 1,000,000"),
     Case("epochs-negative", "run fedavg --epochs -1", "epochs is -1; it should be at least 0"),
     Case("model-width", "run fedavg --model mlp:0", r"mlp: hidden is \(0,\).*positive widths, like 200\+100"),
     Case("model-width-type", "run fedavg --model mlp:wide", "mlp: hidden is 'wide'; it should be"),
@@ -367,6 +372,7 @@ CASES = [
         "lr-at-nan", "run fedavg --lr-at 5=nan", "lr_at round 5 is nan; it should be a finite number above 0"
     ),
     Case("lr-at-before", "run fedavg --lr-at -3=0.1", "lr_at.*-3.*rounds count from 1"),
+    Case("lr-at-twice", "run fedavg --lr-at 5=0.1 --lr-at 5=0.2", "lr_at names round 5 twice"),
     Case("momentum", "run fedavg --momentum 1", "momentum is 1.0; it should be at least 0 and below 1"),
     Case("momentum-nan", "run fedavg --momentum nan", "momentum is nan; it should be at least 0 and below 1"),
     Case("weight-decay", "run fedavg --weight-decay -1", "weight_decay is -1.0; it should be"),
@@ -391,6 +397,21 @@ CASES = [
     Case("newcomers", "run fedavg --newcomers -1", "newcomers is -1; it should be 0 or more"),
     Case("eval-every", "run fedavg --eval-every 0", "eval_every is 0; it should be 1 or more"),
     Case("adapt-epochs", "run fedavg --adapt-epochs -1", "adapt_epochs is -1; it should be 0 or more"),
+    Case("workers", f"run fedavg {SMALL} --workers 0", "workers is 0; it should be 1 or more"),
+    Case(
+        "workers-huge", f"run fedavg {SMALL} --workers 100000", "workers is 100000; it should be at most 512"
+    ),
+    Case(
+        "workers-of-serial",
+        f"run fedavg {SMALL} --workers 2 --executor serial",
+        "workers is 2, but the executor 'serial' has none",
+    ),
+    Case(
+        "scaffold-momentum",
+        f"run scaffold {SMALL} --momentum 0.9",
+        "SCAFFOLD's option ii needs plain steps; momentum is 0.9.*momentum=0, or option=i",
+    ),
+    Case("test-all", f"run fedavg {SMALL} --test 0.999", "test = 0.999 .*leave no client an example"),
     Case("seeds", "compare fedavg --seeds few", r"seeds is 'few'; it should be how many \(3\) or which"),
     Case("seeds-none", "compare fedavg --seeds 0", "seeds is '0'; it should be 1 or more"),
     Case("selected", "compare fedavg --reading selected", "no validation data.*val=0.1"),
@@ -398,6 +419,12 @@ CASES = [
     Case("alpha-zero", "run fedavg --partition dirichlet:0", "alpha is 0.0; it should be a number above 0"),
     Case("alpha-nan", "run fedavg --partition dirichlet:nan", "alpha is nan; it should be a number above 0"),
     Case("alpha-type", "run fedavg --partition dirichlet:low", "alpha is 'low'; it should be"),
+    Case(
+        "alpha-twice", "run fedavg --partition dirichlet:1,alpha=2", "alpha is given twice, as '1' and as '2'"
+    ),
+    Case(
+        "alpha-range", "run fedavg --partition dirichlet:1e999", "alpha is '1e999'; it should be a number in"
+    ),
     Case("least", "run fedavg --partition dirichlet:1,least=-1", "least is -1; it should be 0 or more"),
     Case("field", "run fedavg --partition dirichlet:1,leest=1", "'leest'; did you mean 'least'"),
     Case("classes", f"run fedavg {SMALL} --partition pathological:11", "digits has 10.*try classes=10"),
@@ -461,6 +488,24 @@ CASES = [
         "run --config settings.toml",
         "settings.toml: lr is nan; it should be a finite number",
         settings_toml("[training]\nlr = nan"),
+    ),
+    Case(
+        "settings-fraction",
+        "run --config settings.toml",
+        "clients is 1.5; it should be a whole number, got a fraction",
+        settings_toml("clients = 1.5"),
+    ),
+    Case(
+        "settings-list",
+        "run --config settings.toml",
+        r"settings.toml: method is \['fedavg'\]; it should be text, got a list",
+        settings_toml('method = ["fedavg"]'),
+    ),
+    Case(
+        "settings-twice",
+        "run --config settings.toml",
+        "settings.toml: this is not TOML: Cannot overwrite a value",
+        settings_toml("rounds = 2\nrounds = 3"),
     ),
     Case(
         "settings-truth",
@@ -588,6 +633,11 @@ CASES = [
     # a user's own data
     Case("own-missing", "run fedavg --data ./nowhere", "nothing at '.*nowhere'.*folder of images or an .npz"),
     Case(
+        "own-address",
+        "run fedavg --data https://example.com/own.npz",
+        "'https://example.com/own.npz' is an address.*download it",
+    ),
+    Case(
         "own-other", "run fedavg --data ./a.csv", "neither a folder nor an .npz.*numpy.savez", file("a.csv")
     ),
     Case("own-not-npz", OWN, "own.npz: expected a NumPy archive", file("own.npz", b"hello")),
@@ -625,6 +675,10 @@ CASES = [
     Case("out-below-file", f"run fedavg {SMALL} --out plain/run", "cannot write plain/run", file("plain")),
     Case("runs-is-file", f"run fedavg {SMALL}", "cannot write runs/.*choose a folder", file("runs")),
     Case("name-path", f"run fedavg {SMALL} --name a/b", "name is 'a/b'; it should be the name of one folder"),
+    Case("name-empty", f"run fedavg {SMALL} --name ''", "name is ''; it should be the name of one folder"),
+    Case("name-two-lines", f"run fedavg {SMALL} --name 'a\nb'", r"name is 'a\\nb'; it should be the name"),
+    Case("name-and-out", f"run fedavg {SMALL} --name a --out b", "only one of --out and --name"),
+    Case("compare-both", f"compare fedavg {SMALL} --json --markdown", "only one of --json and --markdown"),
     Case("compare-out", f"compare fedavg {SMALL} --out done", "done exists and is not a comparison's.*--out"),
     Case("compare-out-file", f"compare fedavg {SMALL} --out plain/a", "plain/a.*--out names", file("plain")),
     # runs that were interrupted, and what became of their folders
@@ -642,6 +696,12 @@ CASES = [
         "resume mine",
         "mine/settings.toml: this is not TOML",
         file("mine/settings.toml", "rounds = "),
+    ),
+    Case(
+        "resume-open",
+        "resume new",
+        "new/settings.toml is not what a run writes: it leaves something open.*pluribus run --config",
+        file("new/settings.toml"),
     ),
     Case(
         "resume-of-others",
@@ -842,6 +902,19 @@ def test_results_for_which_the_disk_has_no_room_are_no_fault_of_ours(desk):
         == "error: cannot write the output: No space left on device\n    make room and start it again\n"
     )
     assert desk.seen() == before
+
+
+def test_a_folder_that_was_removed_beneath_us_is_said(desk):
+    (desk.root / "gone").mkdir()
+    desk.patch.chdir(desk.root / "gone")
+    (desk.root / "gone").rmdir()
+
+    said = call("methods")
+
+    assert (said.code, said.out) == (1, "")
+    assert re.match(
+        "error: the folder you are in cannot be used: No such file.*\n    cd to another", said.err
+    )
 
 
 def test_a_cache_that_cannot_be_written_costs_a_warning_only(desk):

@@ -16,7 +16,7 @@ TRAINING = st.builds(
     batch=st.integers(1, 10**6),
     clip=st.none() | st.floats(1e-3, 1e3),
     keep_moments=st.booleans(),
-    lr_at=st.lists(st.tuples(st.integers(1, 100), st.floats(1e-6, 1))).map(tuple),
+    lr_at=st.dictionaries(st.integers(1, 100), st.floats(1e-6, 1)).map(lambda at: tuple(at.items())),
 )
 SETTINGS = st.builds(
     Settings,

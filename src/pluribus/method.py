@@ -40,6 +40,7 @@ __all__ = [
 
 Owner = Literal["shared", "personal", "fixed"]
 Statistics = Literal["average", "local"]
+MOST_EPOCHS = 1_000_000  # of a turn: more is a slip
 Predictors = Mapping[str, Callable[[Tensor], Tensor]]
 
 
@@ -183,11 +184,12 @@ def within_limits(method: str, f: dataclasses.Field[Any], value: Any) -> None:
         "above": ("above", operator.gt),
         "most": ("at most", operator.le),
     }
-    limits = dict(f.metadata) or ({"least": 0} if "epochs" in f.name else {})
+    usual = {"least": 0, "most": MOST_EPOCHS} if "epochs" in f.name else {}
+    limits = usual | {name: limit for name, limit in f.metadata.items() if limit is not None}
     broken = [
-        f"{words} {limits[name]}"
+        f"{words} {limits[name]:,}"
         for name, (words, holds) in wanted.items()
-        if limits.get(name) is not None and not holds(value, limits[name])
+        if name in limits and not holds(value, limits[name])
     ]
     if not math.isfinite(value) or broken:
         raise SettingError(

@@ -250,13 +250,13 @@ def texts_for(method: str, spelled: str, texts: Iterable[str]) -> dict[str, str]
     """Fields of the method as they were given, by its spelling and by `--set name=value`."""
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
-    values = spelling.given(spelled, METHODS[method], method)
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise SettingError(f"set is '{text}'; it should be name=value, e.g. {example_of(method)}")
-        values[name.strip()] = value.strip()
-    return values
+        spelling.once(values, name.strip(), value.strip())
+    return {**spelling.given(spelled, METHODS[method], method), **values}
 
 
 def example_of(method: str) -> str:
@@ -314,7 +314,7 @@ def usual_model(shape: tuple[int, ...]) -> str:
 
 def read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise SettingError(f"cannot read the settings in {path}: {reason}") from None

@@ -27,7 +27,8 @@ def read(text: str, catalogue: Mapping[str, type], kind: str) -> Any:
 
 def given(rest: str, cls: type, name: str) -> dict[str, str]:
     """The fields named in `0.1,min_examples=5`, as text."""
-    order, values = list(fields(cls)), {}
+    order = list(fields(cls))
+    values: dict[str, str] = {}
     for position, item in enumerate(filter(None, (piece.strip() for piece in rest.split(",")))):
         field, equals, value = item.partition("=")
         if not equals:
@@ -36,8 +37,17 @@ def given(rest: str, cls: type, name: str) -> dict[str, str]:
                     f"{name} takes {len(order)} values, got '{rest}'\n    they are: {', '.join(order)}"
                 )
             field, value = order[position], item
-        values[field.strip()] = value.strip()
+        once(values, field.strip(), value.strip())
     return values
+
+
+def once(values: dict[str, str], field: str, value: str) -> None:
+    """Adds the field; an error if it was given before."""
+    if field in values:
+        raise SettingError(
+            f"{field} is given twice, as '{values[field]}' and as '{value}'\n    leave one of them out"
+        )
+    values[field] = value
 
 
 def fields(cls: type) -> dict[str, Any]:
@@ -70,7 +80,9 @@ def misfit(value: Any, type_: Any, name: str, reason: str) -> SettingError:
     if words(type_):
         other = ", or a number" if float in get_args(type_) else ""
         reason = f"Expected one of {', '.join(words(type_))}{other}"
-    wanted = re.sub("`([^`]+)`", in_words, reason.removeprefix("Expected ").split(" - at ")[0])
+    reason = reason.split(" - at ")[0].replace("got `float`", "got a fraction")
+    reason = reason.replace("Number out of range", "a number in range")
+    wanted = re.sub("`([^`]+)`", in_words, reason.removeprefix("Expected "))
     return SettingError(f"{name} is {value!r}; it should be {wanted}")
 
 

@@ -54,6 +54,7 @@ def prepare(
     dataset = data.load(settings.data, data_dir, download=download)
     divided = division(dataset) if division else divided_by(settings, dataset)
     federation = federate(dataset, divided, dataset.scale(settings.normalise))
+    check_somebody(settings, federation)
     check_model(settings, federation)
     place = place_of(settings, federation)
     check_memory(place)
@@ -108,6 +109,15 @@ def conduct_of(settings: Settings, place: Place) -> Conduct:
 
 
 # checked before work starts ---------------------------------------------------------------------------
+
+
+def check_somebody(settings: Settings, federation: Federation) -> None:
+    """An error if nobody has anything to train on."""
+    if not any(len(client.train) for client in federation.clients.values()):
+        raise SettingError(
+            f"test = {settings.test:g} and val = {settings.val:g} leave no client an example to train on"
+            "\n    smaller portions would do, or fewer clients"
+        )
 
 
 def check_model(settings: Settings, federation: Federation) -> None:

@@ -1,6 +1,8 @@
 """How clients train: what belongs to the experiment and not to a method."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -46,12 +48,19 @@ class Training:
                 raise UnknownName(name, str(getattr(self, name)), known)
         if not 0 <= self.momentum < 1:
             raise SettingError(f"momentum is {self.momentum}; it should be at least 0 and below 1")
-        if early := [number for number, _ in self.lr_at if number < 1]:
-            raise SettingError(f"lr_at is {early[0]}=...; it should be 1=... or later: rounds count from 1")
         if self.batch < 1:
             raise SettingError(f"batch is {self.batch}; it should be 1 or more")
+        check_rounds([number for number, _ in self.lr_at])
 
     def lr_in(self, round: int) -> float:
         """The learning rate of this round; rounds count from 1."""
         steps = [rate for number, rate in sorted(self.lr_at) if number <= round]
         return (steps[-1] if steps else self.lr) * self.lr_decay ** max(0, round - 1)
+
+
+def check_rounds(numbers: Sequence[int]) -> None:
+    """An error if the rate is to change before the first round, or twice in one."""
+    if early := [number for number in numbers if number < 1]:
+        raise SettingError(f"lr_at is {early[0]}=...; it should be 1=... or later: rounds count from 1")
+    if twice := [number for number, times in Counter(numbers).items() if times > 1]:
+        raise SettingError(f"lr_at names round {twice[0]} twice\n    leave one of them out")

@@ -32,9 +32,7 @@ class Turn:
     stage: Stage
     client: str
     message: Tensors
-    since: (
-        int  # the exchange after which `kept` was true: a device that holds `kept` itself goes back to that
-    )
+    since: int  # the exchange after which `kept` was true: what a device that holds `kept` goes back to
     kept: Tensors
     watch: bool = False  # a measurement wants the whole model as trained
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer.main
 
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def answer(arguments: list[str]) -> None:
     """Does what these arguments say. What goes wrong is raised: typer's own `main` would swallow Ctrl-C."""
     check_text(arguments)
+    check_here()
     command = typer.main.get_command(program())
     if os.environ.get("_PLURIBUS_COMPLETE"):
         command.main(arguments, prog_name="pluribus")
@@ -35,3 +37,13 @@ def check_text(arguments: Sequence[str]) -> None:
         shown = argument.encode(errors="backslashreplace").decode()
         if shown != argument:
             raise SettingError(f"'{shown}' is not text in UTF-8\n    give the file or folder another name")
+
+
+def check_here() -> None:
+    """An error if the folder we are in was removed: nothing can be found from there."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise SettingError(
+            f"the folder you are in cannot be used: {error.strerror}\n    cd to another"
+        ) from None

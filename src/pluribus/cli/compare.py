@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from .options import AsJson, AsMarkdown, Executor, Options, Quiet, Workers
 from .printing import note, show_json, show_table
@@ -36,6 +36,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Train with several methods on the same clients; ends with a table and a picture of G against P."""
+    if json and markdown:
+        raise BadParameter("only one of --json and --markdown can be had")
     from ..executors.choice import opened
     from ..report import comparison
     from ..settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import to_builtins
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from .options import AsJson, Executor, Options, Quiet, Workers
 from .printing import note, show_json, show_table
@@ -31,6 +31,8 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Train with one method; leaves a folder with settings, rounds, checkpoint and result."""
+    if out is not None and name is not None:
+        raise BadParameter("only one of --out and --name can be given: both name the run's folder")
     from .. import runs
     from ..executors.choice import opened
     from ..report.outcome import outcome_table

@@ -57,7 +57,9 @@ def of_files(name: str, files: Sequence[Path]) -> Dataset | None:
 
 
 def latest(name: str) -> Dataset | None:
-    """The newest copy of the dataset, wherever its files are now."""
+    """The newest copy of the dataset, wherever its files are now; None if there is none that we may read."""
+    if not os.access(home(name), os.R_OK | os.X_OK):
+        return None
     folders = (path.parent for path in home(name).glob("*/meta.json"))
     whole = (folder for folder in folders if not folder.name.startswith(UNFINISHED))
     usable = ((folder, dataset) for folder in whole if (dataset := opened(folder)))

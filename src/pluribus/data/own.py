@@ -60,6 +60,11 @@ def entry(name: str) -> Entry:
     if path.is_dir():
         given = spelling.given(rest, Look, "an image folder")
         return of_folder(path, spelling.make(Look, {**vars(USUAL), **given}, "an image folder"))
+    if "://" in text:
+        raise DataNotFound(
+            f"'{text}' is an address, and data of one's own are read from this machine"
+            "\n    download it, and name the folder or the .npz file"
+        )
     if not path.is_file():
         raise DataNotFound(
             f"there is nothing at '{path}'\n    a dataset of your own is a folder of images or an .npz file"
@@ -322,6 +327,8 @@ def members_of(path: Path) -> dict[str, Member]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    except PermissionError as error:
+        raise unreadable(path, error) from error
     except (zipfile.BadZipFile, OSError) as error:
         raise damaged(path, "a NumPy archive (.npz)", f"another file ({error})") from error
     members = {name: member(path, name) for name in names}

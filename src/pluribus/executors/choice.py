@@ -39,11 +39,11 @@ def check_workers(name: Name, workers: int | None) -> None:
         raise SettingError(f"workers is {workers}; it should be 1 or more")
     if workers > MOST:
         raise SettingError(
-            f"workers is {workers}; it should be at most {MOST}: one a core, of which there are {cores()} here"
+            f"workers is {workers}; it should be at most {MOST}\n    one a core is usual, here {cores()}"
         )
     if name == "serial" and workers > 1:
         raise SettingError(
-            f"workers is {workers}, but the executor 'serial' has none\n    executor = 'processes' has workers"
+            f"workers is {workers}, but the executor 'serial' has none\n    executor='processes' has workers"
         )
 
 

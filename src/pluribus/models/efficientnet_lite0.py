@@ -152,6 +152,8 @@ def weights_in(path: Path) -> Mapping[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ModelError(f"there are no weights at '{path}'\n    name the file, or begin at random") from None
+    except PermissionError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}\n    see who may read it") from error
     except Exception as error:  # what a garbled file raises depends on where it is garbled
         reason = str(error).splitlines()[0][:120]
         raise DataDamaged(

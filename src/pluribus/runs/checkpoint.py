@@ -248,7 +248,9 @@ class Checkpoints:
         try:
             sealed = msgspec.json.decode(path.read_bytes(), type=Sealed)
             manifest = msgspec.json.decode(sealed.manifest, type=Manifest)
-        except (OSError, msgspec.MsgspecError) as error:
+        except OSError as error:
+            raise Unusable(f"{path.name} cannot be read: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
             raise Unusable(f"{path.name} is damaged ({error})") from error
         if hashlib.sha256(bytes(sealed.manifest)).hexdigest() != sealed.sha256 or manifest.format != FORMAT:
             raise Unusable(f"{path.name} is damaged, or of another version")

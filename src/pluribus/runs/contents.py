@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -12,11 +12,11 @@ import msgspec
 from ..data import division as divisions
 from ..data.dataset import Dataset
 from ..data.division import Division
-from ..errors import DataError, PluribusError, RunError
+from ..errors import DataError, MethodError, ModelError, PluribusError, RunError, SettingError
 from ..settings import Settings
 from ..study import Study, divided_by, prepare
 from .environment import Environment, environment
-from .folder import settle, write
+from .folder import RUNS, settle, write
 from .log import read
 from .records import Line, Member, Result
 
@@ -62,6 +62,12 @@ def study_in(folder: Path, data_dir: str | Path | None, note: Callable[[str], No
             f"begin a new run with it: pluribus run --config {folder / SETTINGS}"
         )
 
+    if settings != settings.resolved():
+        raise RunError(
+            f"{folder / SETTINGS} is not what a run writes: it leaves something open"
+            f"\n    to begin a run with it: pluribus run --config {folder / SETTINGS}"
+        )
+
     def division(dataset: Dataset) -> Division:
         try:
             return divisions.load(folder / DIVISION)
@@ -95,8 +101,26 @@ def begin(study: Study, folder: Path) -> None:
         write(folder / SETTINGS, settings.to_toml().encode())
         settle(folder)
     except PluribusError:
-        with suppress(OSError):
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
+        remove(folder)
         raise
+
+
+@contextmanager
+def gone_if_nothing_came_of_it(folder: Path) -> Iterator[None]:
+    """Where these settings cannot be run at all, which the first round tells, no folder is left of them."""
+    try:
+        yield
+    except (MethodError, ModelError, SettingError):
+        if not rounds_in(folder):
+            remove(folder)
+        raise
+
+
+def remove(folder: Path) -> None:
+    """The folder of a run of which no round was done."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+        if folder.parent == RUNS:
+            RUNS.rmdir()  # where others are in it, it stays

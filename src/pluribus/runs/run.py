@@ -28,6 +28,7 @@ from .contents import (
     RESULT,
     begin,
     check_is_run,
+    gone_if_nothing_came_of_it,
     members_of,
     note_environment,
     result_in,
@@ -62,10 +63,11 @@ def run(
     if study.settings != settings.resolved():
         raise SettingError("study was prepared from other settings; leave it out, or prepare it from these")
     at_least_one(checkpoint_every)
-    folder = made(out, plain(name) if name else usual_name(study.settings))
+    folder = made(out, plain(name) if name is not None else usual_name(study.settings))
     with alone(folder), one_thread():
         begin(study, folder)
-        return Run(study, folder, executor, listener, checkpoint_every, stop).go()
+        with gone_if_nothing_came_of_it(folder):
+            return Run(study, folder, executor, listener, checkpoint_every, stop).go()
 
 
 def resume(
@@ -109,8 +111,8 @@ def usual_name(settings: Settings) -> str:
 
 def plain(name: str) -> str:
     """The name, if it is one of a single folder."""
-    if Path(name).name != name or name in (".", ".."):
-        raise SettingError(f"name is '{name}'; it should be the name of one folder, without a path")
+    if Path(name).name != name or name in ("", ".", "..") or not name.isprintable():
+        raise SettingError(f"name is {name!r}; it should be the name of one folder, without a path")
     return name
 
 
