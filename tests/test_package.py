@@ -97,6 +97,21 @@ def extra(group):
     return names(PROJECT["optional-dependencies"][group])
 
 
+def test_type_checkers_see_the_public_names_that_are_imported_when_used():
+    import pluribus
+
+    tree = ast.parse((ROOT / "src" / "pluribus" / "__init__.py").read_text())
+    told = {
+        (node.module, alias.asname)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+
+    assert told == {(module, name) for name, module in pluribus._MODULE.items()}
+    assert [name for name in pluribus.__all__ if not hasattr(pluribus, name)] == []
+
+
 def test_all_that_is_imported_is_declared():
     declared = names(PROJECT["dependencies"]) | extra("data") | extra("report") | extra("mqtt")
     imported = set()
