@@ -1,7 +1,6 @@
 """What goes wrong ends in a paragraph and an exit code, never in a traceback."""
 
 import os
-import signal
 import subprocess
 import sys
 import warnings
@@ -119,6 +118,20 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+PRESSED = """
+import os, signal, sys
+from pluribus.cli import display, main
+
+def evaluated(self, round, *of, really=display.Plain.evaluated):
+    really(self, round, *of)
+    if round == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+display.Plain.evaluated = evaluated
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_ctrl_c_finishes_the_round_and_the_run_can_go_on(pluribus, tmp_path):
     long = (
         "run",
@@ -130,18 +143,14 @@ def test_ctrl_c_finishes_the_round_and_the_run_can_go_on(pluribus, tmp_path):
         "--model",
         "mlp:16",
         "--rounds",
-        "20",
+        "6",
         "--json",
     )
-    with subprocess.Popen(
-        [*PLURIBUS, *long, "--out", "mine"], stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    ) as run:
-        next(line for line in run.stderr if line.startswith("round 2/"))
-        run.send_signal(signal.SIGINT)
-        said = run.stderr.read()
+    pressed = [sys.executable, "-c", PRESSED, *long, "--out", "mine"]
+    run = subprocess.run(pressed, capture_output=True, text=True, cwd=tmp_path, check=False)
 
     assert run.returncode == 130
-    assert "to go on: pluribus resume mine" in said
-    assert "Traceback" not in said
+    assert "stopped after round 2 of 6; to go on: pluribus resume mine" in run.stderr
+    assert "Traceback" not in run.stderr
     whole = pluribus(*long, "--quiet").json
     assert pluribus("resume", "mine", "--json").json["hash"] == whole["hash"]
