@@ -65,7 +65,8 @@ class World:
     rounds: int = 4
     averages: bool = True  # what is sent of shared parts is averaged, and nothing else is done to it
     resting: Mapping[str, float] = field(default_factory=dict)  # the method's own learning rates, at rest
-    moves: frozenset[str] = frozenset()  # shared tensors that move although nothing learns
+    moves: frozenset[str] = frozenset()  # tensors that move although nothing learns
+    idle: frozenset[str] = frozenset()  # personal tensors that do not learn: what follows undoes them
     down: int | None = None  # payload bytes of a client in a round, if always the same
     up: int | None = None
 
@@ -324,7 +325,7 @@ def check_who_comes_back_finds_everything(method: Method, world: World) -> None:
         state = at.seat(Turn(7, PERSONAL, client, message, 0, held.kept)).parts.state_dict()
         for name, tensor in state.items():
             assert torch.equal(tensor, message.get(name, held.kept.get(name, fresh[name]))), name
-        own = [n for n in of_parts(held.kept) if not n.endswith("num_batches_tracked")]
+        own = [n for n in of_parts(held.kept).keys() - world.idle if not n.endswith("num_batches_tracked")]
         assert all(not torch.equal(held.kept[n], fresh[n]) for n in own), "personal parts have learnt"
         assert set(of_parts(held.kept)) == at.built(client).stays
 

@@ -12,12 +12,15 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FOUNDATION = {
     "augment", "device", "errors", "examples", "losses", "seeds", "spelling", "stage", "state", "training",
 }  # fmt: skip
-WHAT_A_METHOD_SEES = {"method", "usual", "client", "augment", "examples", "losses", "stage", "state"}
+WHAT_A_METHOD_SEES = {
+    "method", "usual", "client", "augment", "examples", "losses", "prototypes", "stage", "state",
+}  # fmt: skip
 MAY_IMPORT = {  # a module or folder, and all of the package that it may import besides itself
     **dict.fromkeys(FOUNDATION, FOUNDATION),
     "data": FOUNDATION,
     "models": FOUNDATION,
     "client": FOUNDATION,
+    "prototypes": FOUNDATION | {"client"},
     "method": FOUNDATION | {"client"},
     "usual": FOUNDATION | {"client", "method"},
     "methods": WHAT_A_METHOD_SEES,

@@ -53,3 +53,8 @@ def vclub(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
     others = (mean - target.mean(0)).square() + target.var(0, correction=0)  # the mean over j of (m_i - t_j)²
     gap = (others - (mean - target).square()) / (2 * log_variance.exp())
     return gap.sum(1).mean()
+
+
+def prototype_distance(features: Tensor, targets: Tensor, there: Tensor) -> Tensor:
+    """(f - C_y)², mean over the batch and over features; an example whose class has no C counts 0."""
+    return ((features - targets).square() * there[:, None]).mean()

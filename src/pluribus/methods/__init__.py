@@ -7,12 +7,14 @@ from .fedbn import FedBN
 from .fedcrc import FedCRC
 from .feddyn import FedDyn
 from .fedper import FedPer
+from .fedproto import FedProto
 from .fedprox import FedProx
 from .fedreg import FedReG
 from .fedrep import FedRep
 from .fedrir import FedRIR
 from .lg_fedavg import LGFedAvg
 from .local import Local
+from .pfedpm import PFedPM
 from .scaffold import SCAFFOLD
 
 METHODS: dict[str, type[Method]] = {
@@ -26,6 +28,8 @@ METHODS: dict[str, type[Method]] = {
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
     "dualfed": DualFed,
+    "fedproto": FedProto,
+    "pfedpm": PFedPM,
     "fedcrc": FedCRC,
     "fedrir": FedRIR,
     "fedreg": FedReG,
