@@ -360,6 +360,9 @@ CASES = [
         f"run fedavg {SMALL} --model mlp:1000000+1000000",
         "takes .* GB to train; this machine has .* GB.*a smaller model",
     ),
+    Case("model-many", "run local --data digits --clients 1 --model mlp:8|mlp:9", "2 networks, .* 1 clients"),
+    Case("models-shared", f"run fedavg {SMALL} --model mlp:8|mlp:9", "shares encoder.* pfedpm, fedproto"),
+    Case("models-shown", "show fedavg --model mlp|logistic", "a card is of one network; .* names 2"),
     Case("model-shown", "show convnet --data digits", "at least 16 x 16; got 8 x 8.*mlp, logistic"),
     # numbers
     Case("lr-nan", "run fedavg --lr nan", "lr is nan; it should be a finite number, 0 or more"),

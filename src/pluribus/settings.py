@@ -28,7 +28,7 @@ from .device import Device, chosen_device, chosen_precision
 from .errors import SettingError, UnknownName
 from .method import Method
 from .methods import METHODS
-from .models import MODELS
+from .models import MODELS, read_models, write_models
 from .readings.evaluate import PersonalOn
 from .training import Training
 
@@ -50,7 +50,7 @@ class Settings:
     newcomers: int = 0  # of the clients: never asked, read at the end
     test: float = 0.25
     val: float = 0.0
-    model: str = "auto"  # auto: by the size of the images
+    model: str = "auto"  # auto: by the size of the images; several, for clients that differ: mlp:200|mlp:100
     rounds: int = 20
     join: str = "1"
     drop: float = 0.0
@@ -82,7 +82,7 @@ class Settings:
         put(self, "join", str(Join.read(self.join)))
         put(self, "partition", spelled(self.partition_value))
         if self.model != "auto":
-            put(self, "model", spelling.write(spelling.read(self.model, MODELS, "model"), MODELS))
+            put(self, "model", write_models(read_models(self.model, MODELS), MODELS))
 
     # what the texts stand for -------------------------------------------------------------------------
 

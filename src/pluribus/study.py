@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import data, spelling
+from . import data
 from .cohort import Join
 from .data.dataset import Dataset
 from .data.division import Division, divide
 from .data.federation import Federation, federate
 from .engine import Conduct
 from .errors import SettingError
-from .models import MODELS, describe
-from .readings.evaluate import why_no_generic
+from .models import MODELS, describe, for_clients, read_models
+from .readings.evaluate import are_alike, why_no_generic
 from .settings import Settings
 from .state import num_bytes
 from .turn import Built, Place, running_statistics
@@ -57,6 +57,7 @@ def prepare(
     check_somebody(settings, federation)
     check_model(settings, federation)
     place = place_of(settings, federation)
+    check_networks(place)
     check_memory(place)
     warnings = tuple(warnings_of(settings, divided, federation, place))
     return Study(settings, dataset, divided, federation, place, conduct_of(settings, place), warnings)
@@ -85,7 +86,7 @@ def place_of(settings: Settings, federation: Federation) -> Place:
         method=settings.method_value,
         clients=federation.clients,
         newcomers=federation.newcomers,
-        model=spelling.read(settings.model, MODELS, "model"),
+        model=for_clients(read_models(settings.model, MODELS), [*federation.clients, *federation.newcomers]),
         shape=federation.shape,
         classes=federation.classes,
         training=settings.training,
@@ -103,7 +104,7 @@ def conduct_of(settings: Settings, place: Place) -> Conduct:
         join=Join.read(settings.join),
         drop=settings.drop,
         quorum=settings.quorum,
-        watch=settings.eval_every if why_no_generic(place) else 0,
+        watch=settings.eval_every if why_no_generic(place) and are_alike(place) else 0,
         keep_trained=settings.personal_on == "trained",
     )
 
@@ -122,13 +123,35 @@ def check_somebody(settings: Settings, federation: Federation) -> None:
 
 def check_model(settings: Settings, federation: Federation) -> None:
     """An error if the model alone cannot fit into this machine's memory; no weight is made to find out."""
-    model = spelling.read(settings.model, MODELS, "model")
-    needed = COPIES * 4 * describe(model, federation.shape, federation.classes).parameters
+    models = set(read_models(settings.model, MODELS))
+    sizes = [describe(model, federation.shape, federation.classes).parameters for model in models]
+    needed = COPIES * 4 * sum(sizes)
     if (memory := memory_of_machine()) and needed > ROOM * memory:
         raise SettingError(
             f"{settings.model} takes {needed / 1e9:.1f} GB to train; this machine has {memory / 1e9:.1f} GB "
             "of memory\n    a smaller model would do"
         )
+
+
+def check_networks(place: Place) -> None:
+    """An error if clients' networks differ in what they share: it could not be averaged."""
+    first, *others = place.clients
+    one = shapes_shared(place.built(first))
+    for client in others:
+        two = shapes_shared(place.built(client))
+        if names := [n for n in {**one, **two} if one.get(n) != two.get(n)]:
+            sizes = " and ".join(
+                f"{s.get(names[0], 'missing')} of {k}" for s, k in ((one, first), (two, client))
+            )
+            raise SettingError(
+                f"{type(place.method).__name__} shares {names[0]}, which is {sizes}: it cannot be averaged\n"
+                "    one model for all clients would do, or a method that shares no such part: "
+                "pfedpm, fedproto and local share none"
+            )
+
+
+def shapes_shared(built: Built) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(t.shape) for name, t in built.initial.items() if name in built.shares}
 
 
 def check_memory(place: Place) -> None:

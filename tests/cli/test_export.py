@@ -80,3 +80,19 @@ def test_a_damaged_export_is_refused(pluribus):
 
     with pytest.raises(Exception, match="is no exported model"):
         load(path)
+
+
+def test_of_clients_with_other_networks_each_is_exported_with_its_own(pluribus):
+    """And without what is no part of the network: pFedPM's relation module."""
+    models = "mlp:8|mlp:12+8"
+    pluribus("run", "pfedpm", *SMALL, "--model", models, "--out", "mine", "--quiet")
+    first, *_, last = members_of("mine")
+
+    for member, model in ((first, "mlp:hidden=8"), (last, "mlp:hidden=12+8")):
+        path = Path(pluribus("export", "mine", "--client", member.id).out.split()[1])
+        manifest = json.loads(path.read_text())
+
+        assert manifest["model"] == model
+        assert set(manifest["parts"]) == {"encoder", "head"}
+        rows = torch.from_numpy(division_of("mine/division.safetensors").clients[member.id].test.copy())
+        assert right(load(path), manifest, rows) == member.readings["personal/head"].right

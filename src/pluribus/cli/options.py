@@ -99,7 +99,8 @@ class Options:
     model: Annotated[
         str | None,
         Option(
-            help="Model, e.g. convnet or mlp:200+100; auto chooses by the images' size.",
+            help="Model, e.g. convnet or mlp:200+100; auto chooses by the images' size. Several are for "
+            "clients that differ: 'mlp:200|mlp:100'.",
             rich_help_panel=TRAINING,
         ),
     ] = None

@@ -1,6 +1,7 @@
 """Networks with named parts, and the catalogue of those that have a name."""
 
 from .. import spelling
+from .by_client import ByClient, for_clients, read_models, write_models
 from .convnet import ConvNet
 from .description import (
     DescribedPart,
@@ -46,6 +47,7 @@ __all__ = [
     "MLP",
     "MODELS",
     "PFLCNN",
+    "ByClient",
     "ConvNet",
     "DescribedPart",
     "Description",
@@ -61,10 +63,13 @@ __all__ = [
     "Shape",
     "describe",
     "describe_network",
+    "for_clients",
     "from_torchvision",
     "has_batch_norm",
     "has_dropout",
     "model",
     "multiply_adds",
     "parts",
+    "read_models",
+    "write_models",
 ]

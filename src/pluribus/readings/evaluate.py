@@ -64,7 +64,8 @@ def evaluate(
         looks += [("generic", look) for look in together(place, generic_looks(place, now, split))]
     elif mean:
         looks += [("generic/whole models", look) for look in together(place, whole_looks(place, split, mean))]
-    missing = {"generic": why} if why and not mean else {}
+    apart = "" if are_alike(place) else ", and clients' networks differ: there is no mean of whole ones"
+    missing = {"generic": f"{why}{apart}"} if why and not mean else {}
     return Readings(collected(place, looks, executor), missing)
 
 
@@ -82,6 +83,11 @@ def welcome(place: Place, now: Round, executor: Executor | None = None, *, epoch
 def why_no_generic(place: Place) -> str | None:
     """The method's reason, if it has no generic predictor."""
     return place.method.why_no_generic()
+
+
+def are_alike(place: Place) -> bool:
+    """Whether all clients have the same network."""
+    return len({id(place.built(k)) for k in place.clients}) == 1
 
 
 def personal_looks(place: Place, now: Round, split: Split, personal_on: PersonalOn) -> Iterator[Look]:
@@ -113,7 +119,7 @@ def statistics_of(place: Place, client: str, held: Held) -> Tensors:
 
 def mean_of_whole(place: Place, whole: Mapping[str, Tensors]) -> Tensors | None:
     """The mean by examples of whole models, personal parts and all; none if networks differ."""
-    if len({id(place.built(k)) for k in place.clients}) > 1:
+    if not are_alike(place):
         return None
     floating = [{n: t for n, t in tensors.items() if t.is_floating_point()} for tensors in whole.values()]
     return average(floating, [len(place.clients[k].train) for k in whole])

@@ -11,9 +11,9 @@ from typing import Any
 from .. import data, spelling
 from ..data.entry import Entry
 from ..data.partitions import PARTITIONS
-from ..errors import UnknownName
+from ..errors import SettingError, UnknownName
 from ..methods import METHODS
-from ..models import MODELS, Description, describe
+from ..models import MODELS, Description, describe, read_models
 from ..settings import usual_model
 from .settings_table import settings_table
 from .story import story
@@ -118,7 +118,12 @@ def method_card(name: str, entry: Entry, model: str) -> Card:
 
 def network_for(model: str, entry: Entry) -> Any:
     """The model of this spelling, or the usual one for such images."""
-    return spelling.read(usual_model(entry.shape) if model == "auto" else model, MODELS, "model")
+    found = read_models(usual_model(entry.shape) if model == "auto" else model, MODELS)
+    if len(found) > 1:
+        raise SettingError(
+            f"a card is of one network; '{model}' names {len(found)}\n    try one of them at a time"
+        )
+    return found[0]
 
 
 def parts_table(shown: Trial) -> Table:

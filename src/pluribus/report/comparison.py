@@ -328,7 +328,7 @@ def generic_of(cells: Sequence[Cell], how: How) -> Spread | Noted | None:
     found, why = over(cells, lambda c: c.generic(how)), no_generic(cells[0].result)
     if not why:
         return found
-    without = f"has no model for everybody, since {why}"
+    without = f"has no model for everybody, since {cells[0].result.missing.get('generic', why)}"
     return Noted(found, f"{without}; G is the mean of its clients' whole models" if found else without)
 
 

@@ -27,6 +27,7 @@ from ..readings.look import STAGES, Look
 from ..runs import reopen
 from ..seeds import lent
 from ..stage import WELCOME
+from ..state import select
 from ..study import Study
 from ..turn import Turn
 
@@ -111,8 +112,10 @@ def written(study: Study, look: Look, folder: Path, name: str) -> tuple[Path, Pa
     with lent(place.seed, look.question, place.data_of(first).key, "noise"):
         client = place.seat(Turn(0, STAGES[look.question], first, look.message, 0, look.kept))
         predictor, parts = network_among(look.answer(place, client), client, study)
-        state = {n: t.detach().clone().contiguous() for n, t in parts.state_dict().items()}
-        made = manifest(study, parts, f"{name}.safetensors", predictor, None if name == "generic" else name)
+        path = select(parts.state_dict(), *parts.path)
+        state = {n: t.detach().clone().contiguous() for n, t in path.items()}
+        whose = None if name == "generic" else name
+        made = manifest(study, parts, f"{name}.safetensors", predictor, first, whose)
     paths = folder / made.tensors, folder / f"{name}.json"
     write_beside(paths[0], safetensors.torch.save(state))
     write_beside(paths[1], msgspec.json.format(msgspec.json.encode(made)))
@@ -122,7 +125,7 @@ def written(study: Study, look: Look, folder: Path, name: str) -> tuple[Path, Pa
 def network_among(predictors: Predictors, client: Client, study: Study) -> tuple[str, Parts]:
     """The first predictor, which must be the network itself: all else needs the method to be loaded."""
     name, predictor = next(iter(predictors.items()))
-    if predictor is not client.parts or client.parts.path != tuple(client.parts):
+    if predictor is not client.parts:
         raise ModelError(
             f"{study.settings.method} predicts with '{name}', which is more than its network; "
             "it cannot be exported"
@@ -130,22 +133,24 @@ def network_among(predictors: Predictors, client: Client, study: Study) -> tuple
     return name, client.parts
 
 
-def manifest(study: Study, parts: Parts, tensors: str, predictor: str, client: str | None) -> Manifest:
+def manifest(
+    study: Study, parts: Parts, tensors: str, predictor: str, client: str, whose: str | None
+) -> Manifest:
     settings = study.settings
     scale = study.dataset.scale(settings.normalise)
     return Manifest(
         tensors=tensors,
-        client=client,
+        client=whose,
         predictor=predictor,
         method=settings.method,
         settings=settings.set,
         data=settings.data,
-        model=settings.model,
+        model=spelling.write(study.place.model_of(client), MODELS),
         shape=study.place.shape,
         classes=study.dataset.classes,
         mean=scale.mean,
         std=scale.std,
-        parts={name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()},
+        parts={name: sum(p.numel() for p in parts[name].parameters()) for name in parts.path},
     )
 
 
