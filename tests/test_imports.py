@@ -10,7 +10,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "pluribus"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 FOUNDATION = {
-    "augment", "device", "errors", "examples", "losses", "seeds", "spelling", "stage", "state", "training",
+    "augment", "descent", "device", "errors", "examples", "losses", "seeds", "spelling", "stage", "state",
+    "training",
 }  # fmt: skip
 WHAT_A_METHOD_SEES = {
     "method", "usual", "client", "augment", "examples", "losses", "prototypes", "stage", "state",

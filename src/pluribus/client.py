@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from .augment import augmentation
+from .descent import descend, gradients
 from .errors import MethodError
 from .examples import Examples
 from .seeds import generator, lent
@@ -182,12 +183,7 @@ class Client:
 
     def descend(self, optimiser: torch.optim.Optimizer, loss: Tensor, examples: int) -> None:
         """One step on the optimiser's own parameters, all of which the loss must use."""
-        params = [p for group in optimiser.param_groups for p in group["params"]]
-        for p, g in zip(params, gradients(loss, params), strict=True):
-            p.grad = g
-        if self.training.clip is not None:
-            nn.utils.clip_grad_norm_(params, self.training.clip)
-        optimiser.step()
+        descend(optimiser, loss, self.training.clip)
         self.work.add(loss, examples)
 
     def batches(
@@ -316,16 +312,6 @@ class Client:
             f"moments/{name}",
             {f"{i}.{m}": t for i, s in state.items() for m, t in s.items() if torch.is_tensor(t)},
         )
-
-
-def gradients(loss: Tensor, params: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The loss's gradients; an error if it does not depend on one of them."""
-    try:
-        return torch.autograd.grad(loss, list(params))
-    except RuntimeError as error:
-        if "have been used in the graph" in str(error) or "does not require grad" in str(error):
-            raise MethodError("a part is named for training, but the loss does not depend on it") from error
-        raise
 
 
 def repeats(module: nn.Module, x: Tensor) -> bool:
