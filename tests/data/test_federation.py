@@ -96,3 +96,16 @@ def test_a_federation_survives_a_trip_between_processes():
 
     assert list(there) == list(federation)
     assert there["c01"].train.y.tolist() == federation["c01"].train.y.tolist()
+
+
+def test_only_rows_travel_and_a_client_is_made_where_it_is_asked_for():
+    _, federation = federation_of(toy(), clients=3)
+    before = len(pickle.dumps(federation))
+    assert [len(client.train) for client in federation.values()] == [12, 12, 12]
+
+    there = pickle.loads(pickle.dumps(federation))
+
+    assert len(pickle.dumps(federation)) == before
+    assert there.clients.made == {}
+    assert there["c02"] is there["c02"]
+    assert list(there.clients.made) == ["c02"]
