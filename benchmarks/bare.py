@@ -102,6 +102,15 @@ def built(task: Task) -> nn.Sequential:
     return network
 
 
+def plain(network: nn.Sequential) -> nn.Sequential:
+    """The network as everybody writes it: ReLU before pooling, images as they lie."""
+    layers = list(network)
+    for i, (one, other) in enumerate(pairwise(network)):
+        if isinstance(one, nn.MaxPool2d) and isinstance(other, nn.ReLU):
+            layers[i : i + 2] = other, one
+    return nn.Sequential(*layers).to(memory_format=torch.contiguous_format)
+
+
 def multiply_adds(task: Task) -> int:
     """Of one input's way through the network, convolutions and linear layers only."""
     counted: list[int] = []

@@ -17,14 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from page import FOLDER, write_page
 
 from pluribus import runs
-from pluribus.bench import Entrant, Workload, bare, ours, race, race_table, workload
+from pluribus.bench import Entrant, Race, Workload, bare, ours, race, race_table, seen_by, workload
 from pluribus.bench.records import machine, today, versions
 from pluribus.bench.workload import study_of
 from pluribus.errors import DataNotFound, PluribusError
@@ -38,25 +38,40 @@ NEVER = 1_000_000  # rounds between evaluations, where none is wanted
 MEMORY_ROUNDS, ACCURACY_ROUNDS = 5, 30
 
 
-def limit(data_dir: str | None, repeats: int) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says."""
+
+    data_dir: str | None
+    repeats: int
+    only: str | None = None
+
+    def among(self, *names: str) -> tuple[str, ...]:
+        """Of these settings those that are asked for."""
+        return tuple(name for name in names if self.only in (None, name))
+
+
+def limit(asked: Asked) -> None:
     """The engine beside the bare loop."""
-    for name in ("fmnist-cnn", "fmnist-convnet", "cifar-pfl"):
+    for name in asked.among("fmnist-cnn", "fmnist-convnet", "cifar-pfl"):
         for method in ("fedavg", "fedper"):
-            keep(f"limit-{name}-{method}", workload(name), repeats=repeats, method=method, data_dir=data_dir)
-        keep(f"limit-{name}-bf16", workload(name), repeats=repeats, precision="bf16", data_dir=data_dir)
+            keep(f"limit-{name}-{method}", asked, workload(name), method=method)
+        keep(f"limit-{name}-bf16", asked, workload(name), precision="bf16")
 
 
-def peers(data_dir: str | None, repeats: int) -> None:
-    """The engine beside other libraries; theirs stay at float32 where ours is bf16."""
-    for name in ("cifar-pfl", "fmnist-cnn"):
-        entrants = [ours(), bare(), flower(), pfl(), pfl("tuned")]
-        keep(f"peers-{name}", workload(name), entrants, repeats=repeats, data_dir=data_dir)
-        entrants = [ours(precision="bf16"), flower(), pfl(), pfl("tuned")]
-        keep(f"peers-{name}-bf16", workload(name), entrants, repeats=repeats, data_dir=data_dir)
+def peers(asked: Asked) -> None:
+    """The engine beside other libraries, in float32 and in bf16; theirs stay at float32."""
+    others = [flower(), flower("tuned"), pfl(), pfl("tuned")]
+    for name in asked.among("cifar-pfl", "fmnist-cnn"):
+        entrants = [ours(), bare(), ours("engine bf16", precision="bf16"), *others]
+        shown = keep(f"peers-{name}", asked, workload(name), entrants)
+        half = seen_by(shown, "engine bf16", [entrant.name for entrant in others], "bf16")
+        write(f"peers-{name}-bf16", half.to_json())
 
 
-def flower() -> Entrant:
-    return Entrant("flower", (python("flower"), str(PEERS / "flower.py"), "{task}", "{workers}"))
+def flower(*how: str) -> Entrant:
+    launch = (python("flower"), str(PEERS / "flower.py"), "{task}", "{workers}", *how)
+    return Entrant(" ".join(("flower", *how)), launch)
 
 
 def pfl(*how: str) -> Entrant:
@@ -68,15 +83,15 @@ def python(name: str) -> str:
     return str(ENVIRONMENTS / name / "bin" / "python")
 
 
-def reuse(data_dir: str | None, repeats: int) -> None:
+def reuse(asked: Asked) -> None:
     """FedRep with ten epochs of the head and one of the body, without evaluation, with and without reuse."""
     settings = workload("fmnist-cnn").settings.with_(method="fedrep", eval_every=NEVER)
     fedrep = Workload("reuse", "Fashion-MNIST, 50 clients, 10 a round, PFLlib's CNN", settings, ("fedrep",))
     entrants = [ours("live features", reuse=False), ours("reused features")]
-    keep("reuse", fedrep, entrants, repeats=repeats, method="fedrep", data_dir=data_dir)
+    keep("reuse", asked, fedrep, entrants, method="fedrep")
 
 
-def scale(_: str | None, repeats: int) -> None:
+def scale(asked: Asked) -> None:
     """The same cohort out of more and more clients; and what many clients cost before the first round."""
     settings = Settings(
         data="digits", partition="iid", clients=1000, join="100", test=0.2, model="mlp", set={"epochs": 1},
@@ -85,7 +100,7 @@ def scale(_: str | None, repeats: int) -> None:
     many = Workload("scale", "8 x 8 images, 10 for each client, 100 clients a round, one hidden layer",
                     settings, ("fedavg", "fedper"), rows_each=10)  # fmt: skip
     entrants = [ours(f"{n:,} clients", clients=n) for n in (100_000, 30_000, 10_000, 3_000, 1_000)]
-    keep("scale", many, entrants, repeats=10 * repeats, method="fedper")
+    keep("scale", replace(asked, repeats=10 * asked.repeats), many, entrants, method="fedper")
     memory()
 
 
@@ -109,20 +124,20 @@ def bytes_of(process: int) -> int:
     return 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])
 
 
-def precision(data_dir: str | None, repeats: int) -> None:
-    """bf16 beside float32: the ConvNet at batch 100, and what becomes of accuracy."""
+def precision(asked: Asked) -> None:
+    """bf16 beside float32: the ConvNet at batch 100."""
     training = Training(lr=0.01, momentum=0.9, batch=100)
     usual = workload("fmnist-convnet")
     title = "Fashion-MNIST, 50 clients, 10 a round, FedReG's ConvNet, batch 100, 5 epochs"
     large = replace(usual, settings=usual.settings.with_(training=training), title=title)
-    keep(
-        "precision",
-        large,
-        [ours("float32"), ours("bf16", precision="bf16")],
-        repeats=repeats,
-        data_dir=data_dir,
-    )
-    rows = [accuracies(name, data_dir) for name in ("fmnist-cnn", "fmnist-convnet", "cifar-pfl")]
+    keep("precision", asked, large, [ours("float32"), ours("bf16", precision="bf16")])
+
+
+def accuracy(asked: Asked) -> None:
+    """What becomes of accuracy in bf16; no time is measured."""
+    rows = [
+        accuracies(name, asked.data_dir) for name in asked.among("fmnist-cnn", "fmnist-convnet", "cifar-pfl")
+    ]
     save("accuracy", {"rounds": ACCURACY_ROUNDS, "rows": rows})
 
 
@@ -140,13 +155,14 @@ def accuracies(name: str, data_dir: str | None) -> dict[str, Any]:
 # writing ----------------------------------------------------------------------------------------------
 
 
-def keep(name: str, work: Workload, *arguments: Any, **options: Any) -> None:
+def keep(name: str, asked: Asked, work: Workload, *arguments: Any, **options: Any) -> Race:
     """Holds a race and writes what it has shown."""
     say(f"{name}: {work.title}")
-    shown = race(work, *arguments, **options, hear=say)
+    shown = race(work, *arguments, **options, repeats=asked.repeats, data_dir=asked.data_dir, hear=say)
     write(name, shown.to_json())
     for line in race_table(shown).cells:
         say("  ".join(line))
+    return shown
 
 
 def save(name: str, shown: dict[str, Any]) -> None:
@@ -163,8 +179,9 @@ def say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-SECTIONS: dict[str, Callable[[str | None, int], None]] = {
+SECTIONS: dict[str, Callable[[Asked], None]] = {
     "limit": limit, "peers": peers, "reuse": reuse, "scale": scale, "precision": precision,
+    "accuracy": accuracy,
 }  # fmt: skip
 
 
@@ -174,16 +191,17 @@ def main() -> int:
     parser.add_argument(
         "sections", nargs="*", help=f"{', '.join(SECTIONS)}, page; everything if none is named"
     )
+    parser.add_argument("--only", help="of the settings of a section this one")
     parser.add_argument("--data-dir", help="folder of the datasets' files")
     parser.add_argument("--repeats", type=int, default=7, help="laps of each side")
-    asked = parser.parse_args()
-    if unknown := set(asked.sections) - {*SECTIONS, "page"}:
+    given = parser.parse_args()
+    if unknown := set(given.sections) - {*SECTIONS, "page"}:
         parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}, page")
-    failed = 0
-    for name in asked.sections or SECTIONS:
+    asked, failed = Asked(given.data_dir, given.repeats, given.only), 0
+    for name in given.sections or SECTIONS:
         try:
             if name != "page":
-                SECTIONS[name](asked.data_dir, asked.repeats)
+                SECTIONS[name](asked)
         except PluribusError as error:
             say(f"{name}: {error}")
             failed += not isinstance(error, DataNotFound)

@@ -35,9 +35,10 @@ and no federation at all.
 """,
     "peers": """## Beside other libraries
 
-Flower's simulation runs without any evaluation and trains with the bare loop.
+Flower's simulation runs without any evaluation; its client is written as in its quickstart, but keeps data
+between turns.
 pfl-research evaluates and trains as in its own benchmark.
-Tuned, it has the bare loop's network and optimiser: what is left is the library.
+Tuned, each trains with the bare loop's network and optimiser: what is left is the library.
 Both run in environments of their own; where our side is bf16, theirs are float32.
 """,
     "reuse": """## Features of frozen parts, computed once

@@ -1,10 +1,10 @@
 """Flower's side of a race: its simulation on Ray, FedAvg by its own strategy, without any evaluation.
 
-    python benchmarks/peers/flower.py TASK WORKERS
+    python benchmarks/peers/flower.py TASK WORKERS [tuned]
 
 Runs in an environment of its own (benchmarks/peers/install).  One actor a worker, one thread each, as many
-as there are cores.  Each actor keeps images, rows and network from turn to turn and trains with the bare
-loop, so that what is measured beside it is Flower and not how a client was written.
+as there are cores.  The client is written as in Flower's quickstart, but for images and rows, which an actor
+keeps from turn to turn.  `tuned` keeps the network too and trains with the bare loop: what is left is Flower.
 """
 # ruff: noqa: INP001
 
@@ -30,7 +30,7 @@ from flwr.serverapp import Grid, ServerApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
 from flwr.simulation import run_simulation  # noqa: E402
 
-TASK, WORKERS = Path(sys.argv[1]), int(sys.argv[2])
+TASK, WORKERS, TUNED = Path(sys.argv[1]), int(sys.argv[2]), "tuned" in sys.argv[3:]
 server_app = ServerApp()
 
 
@@ -62,7 +62,7 @@ def connected(grid: Grid, number: int) -> dict[str, int]:
 
 
 def turn(client: str, node: int, arrays: ArrayRecord) -> Message:
-    config = ConfigRecord({"client": client, "task": str(TASK)})
+    config = ConfigRecord({"client": client, "task": str(TASK), "tuned": TUNED})
     return Message(RecordDict({"arrays": arrays, "config": config}), node, "train")
 
 

@@ -10,6 +10,9 @@ import bare  # in the folder above, which flower.py puts on the path
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 app = ClientApp()
 
@@ -25,9 +28,36 @@ def bench(task: str) -> bare.Bench:
 def train(message: Message, _: Context) -> Message:
     """A client's turn."""
     config = message.content["config"]
-    here = bench(config["task"])
-    here.network.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    here.train(config["client"])
-    metrics = MetricRecord({"num-examples": len(here.rows["train"][config["client"]])})
-    arrays = ArrayRecord(here.network.state_dict())
+    here, client, state = (
+        bench(config["task"]),
+        config["client"],
+        message.content["arrays"].to_torch_state_dict(),
+    )
+    network = tuned(here, client, state) if config["tuned"] else usual(here, client, state)
+    metrics = MetricRecord({"num-examples": len(here.rows["train"][client])})
+    arrays = ArrayRecord(network.state_dict())
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+
+def tuned(here: bare.Bench, client: str, state: dict[str, Tensor]) -> nn.Module:
+    """Trained by the bare loop, on a network that an actor keeps."""
+    here.network.load_state_dict(state)
+    here.train(client)
+    return here.network
+
+
+def usual(here: bare.Bench, client: str, state: dict[str, Tensor]) -> nn.Module:
+    """Trained as in Flower's quickstart: a network for each turn, a loader, torch's usual SGD."""
+    task = here.task
+    network = bare.plain(bare.built(task))
+    network.load_state_dict(state)
+    data = TensorDataset(*here.batch(here.rows["train"][client]))
+    loader = DataLoader(data, batch_size=task["batch"], shuffle=True)
+    optimiser = torch.optim.SGD(network.parameters(), lr=task["lr"], momentum=task["momentum"])
+    network.train()
+    for _ in range(task["epochs"]):
+        for x, y in loader:
+            optimiser.zero_grad()
+            F.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]  # torch's own
+            optimiser.step()
+    return network

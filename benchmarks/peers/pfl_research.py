@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def run(here: bare.Bench) -> None:
     task, rounds = here.task, here.task["rounds"]
     every = 1 + next(i for i, one in enumerate(rounds) if one["evaluate"])
     cohort = len(rounds[0]["cohort"])
-    network = Network(here.network if TUNED else plain(here.network))
+    network = Network(here.network if TUNED else bare.plain(here.network))
     model = PyTorchModel(
         network,
         local_optimizer_create=partial(torch.optim.SGD, momentum=task["momentum"], fused=TUNED or None),
@@ -123,15 +123,6 @@ def run(here: bare.Bench) -> None:
         ),
         callbacks=[tested, InTurns(task)],
     )  # fmt: skip
-
-
-def plain(network: nn.Sequential) -> nn.Sequential:
-    """The network as everybody writes it: ReLU before pooling, images as they lie."""
-    layers = list(network)
-    for i, (one, other) in enumerate(pairwise(network)):
-        if isinstance(one, nn.MaxPool2d) and isinstance(other, nn.ReLU):
-            layers[i : i + 2] = other, one
-    return nn.Sequential(*layers).to(memory_format=torch.contiguous_format)
 
 
 def federation(here: bare.Bench) -> FederatedDataset:

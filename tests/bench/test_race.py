@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from pluribus.bench import Entrant, Race, Ratio, race, race_table, workload
+from pluribus.bench import Entrant, Race, Ratio, race, race_table, seen_by, workload
 from pluribus.bench.held import Held, Over, changed
 from pluribus.bench.race import in_turns, laps_of
 from pluribus.bench.records import Lap, ratio_of
@@ -217,6 +217,22 @@ def test_a_workload_has_the_model_and_the_clients_it_says(name):
 def test_what_cannot_be_measured_is_refused_before_anything_starts(wrong, error):
     with pytest.raises(error):
         race(workload("tiny"), **wrong)
+
+
+def test_the_same_laps_are_seen_by_another_side():
+    """Half the time of flower's three, and of the engine nothing is said."""
+    laps = {"engine": [lap(2.0)], "bare": [lap(1.9)], "half": [lap(1.5)], "flower": [lap(3.0)]}
+    shown = Race(
+        setting="tiny", title="small", method="fedavg", precision="float32", data="real", workers=2,
+        laps=laps, ratio=1.05, ratios={}, gflops=200.4, product_gflops=243.2, machine={}, versions={},
+        date="2026-11-18",
+    )  # fmt: skip
+
+    other = seen_by(shown, "half", ["flower"], "bf16")
+
+    assert list(other.laps) == ["half", "flower"]
+    assert other.ratios == {"flower": Ratio(0.5, 0.5, 0.5)}
+    assert (other.precision, other.ratio, other.gflops) == ("bf16", None, None)
 
 
 def test_the_table_has_a_row_for_each_side_and_the_ratios():

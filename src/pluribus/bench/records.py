@@ -69,6 +69,22 @@ def ratios_of(laps: Mapping[str, Sequence[Lap]], first: str) -> dict[str, Ratio]
     return {name: ratio_of(laps[first], theirs) for name, theirs in laps.items() if name != first}
 
 
+def seen_by(race: Race, first: str, others: Sequence[str], precision: str) -> Race:
+    """The same laps with another side first, that of this precision, beside these others."""
+    laps = {name: race.laps[name] for name in (first, *others)}
+    ratios = ratios_of(laps, first)
+    against_bare = ratios.get("bare")
+    return msgspec.structs.replace(
+        race,
+        precision=precision,
+        laps=laps,
+        ratios=ratios,
+        ratio=against_bare.median if against_bare else None,
+        gflops=None,
+        product_gflops=None,
+    )
+
+
 def machine() -> dict[str, str]:
     """Processor and system, and no name or path of the machine."""
     return {
