@@ -37,6 +37,7 @@ from pluribus.readings.evaluate import Readings, evaluate, welcome
 from pluribus.seeds import generator
 from pluribus.stage import PERSONAL, Stage
 from pluribus.state import Tensors, digest, num_bytes, of_parts
+from pluribus.store import Store
 from pluribus.training import Training
 from pluribus.turn import Model, Outcome, Place, Turn
 from toy import CLASSES, FEATURES, INPUTS, PEOPLE, Net, Person, hashes, history, people, place
@@ -114,13 +115,13 @@ def other(
     *,
     executor: Executor | None = None,
     after: Round | None = None,
+    store: Store | None = None,
     conduct: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> list[Round]:
     """The rounds of a run that differs from the usual one in this."""
-    return history(
-        world.place(method, **changes), number=world.rounds, executor=executor, after=after, **(conduct or {})
-    )
+    at = world.place(method, **changes)
+    return history(at, number=world.rounds, executor=executor, after=after, store=store, **(conduct or {}))
 
 
 class Recording:
@@ -209,6 +210,12 @@ def through_bytes(value: Any) -> Any:
 
 def check_turns_in_another_process_are_the_same(method: Method, world: World) -> None:
     assert same(run(method, world), other(method, world, executor=Elsewhere()))
+
+
+def check_what_lies_in_files_is_the_same(method: Method, world: World) -> None:
+    """All that is sent and kept, or what is past the first kilobyte of it."""
+    for room in (0, 1000):
+        assert same(run(method, world), other(method, world, store=Store(room)))
 
 
 def saved(now: Round) -> Round:

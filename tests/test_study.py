@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pluribus import study as studies
+from pluribus import memory
 from pluribus.data import load
 from pluribus.data.division import divide
 from pluribus.engine import rounds
@@ -79,11 +79,11 @@ def test_a_client_without_data_is_named():
     assert any("have nothing to train on: never asked, but read" in warning for warning in warnings)
 
 
-def test_states_that_cannot_fit_are_refused_before_work_starts(monkeypatch):
-    monkeypatch.setattr(studies, "memory_of_machine", lambda: 13_000)
+def test_what_cannot_fit_is_refused_before_work_starts(monkeypatch):
+    monkeypatch.setattr(memory, "memory_of_machine", lambda: 13_000)
 
-    with pytest.raises(SettingError, match=r"5 clients keep .* GB in all; this machine has"):
-        prepare(SMALL.with_(method="fedper", training=Training(lr=0.1, optimiser="adam", keep_moments=True)))
+    with pytest.raises(SettingError, match="a run may take 10 kB of memory here"):
+        prepare(SMALL)
 
 
 def test_data_that_cannot_be_divided_so_are_refused_before_work_starts():

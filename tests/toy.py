@@ -17,6 +17,7 @@ from pluribus.executors import Executor
 from pluribus.method import Method
 from pluribus.seeds import generator
 from pluribus.state import digest
+from pluribus.store import Store
 from pluribus.training import Training
 from pluribus.turn import Model, Place
 
@@ -104,12 +105,14 @@ def history(
     *,
     executor: Executor | None = None,
     after: Round | None = None,
+    store: Store | None = None,
     number: int = ROUNDS,
     join: Join = Join(number=COHORT),
     **conduct: Any,
 ) -> list[Round]:
     """All the rounds of a run."""
-    return list(rounds(at, Conduct(rounds=number, join=join, **conduct), executor=executor, after=after))
+    held = Conduct(rounds=number, join=join, **conduct)
+    return list(rounds(at, held, executor=executor, after=after, store=store))
 
 
 def hashes(now: Round) -> tuple[Any, ...]:

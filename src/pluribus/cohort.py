@@ -55,6 +55,10 @@ class Join:
         least, most = (max(1, math.floor(rate * clients + 1e-9)) for rate in (self.low, self.high))
         return int(torch.randint(least, most + 1, (), generator=rng))
 
+    def most(self, clients: int) -> int:
+        """The largest number there may be of so many clients."""
+        return min(self.number or max(1, math.floor(self.high * clients + 1e-9)), clients)
+
     def draw(self, clients: Sequence[str], *key: object) -> tuple[str, ...]:
         """The cohort of this key, in the order of the clients."""
         rng = generator(*key)

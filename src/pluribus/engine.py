@@ -16,6 +16,7 @@ from .method import Server, Upload
 from .seeds import generator
 from .stage import PERSONAL, Stage
 from .state import Tensors, not_finite, num_bytes, of_parts
+from .store import Store
 from .turn import Outcome, Place, Turn
 
 
@@ -65,10 +66,15 @@ class Conduct:
 
 
 def rounds(
-    place: Place, conduct: Conduct, *, executor: Executor | None = None, after: Round | None = None
+    place: Place,
+    conduct: Conduct,
+    *,
+    executor: Executor | None = None,
+    after: Round | None = None,
+    store: Store | None = None,
 ) -> Iterator[Round]:
-    """A Round after each stage of the plan. `after` resumes."""
-    coordinator = Coordinator(place, conduct, executor or Serial())
+    """A Round after each stage of the plan. `after` resumes; `store` holds what clients send and keep."""
+    coordinator = Coordinator(place, conduct, executor or Serial(), store)
     now = after or coordinator.first()
     for stage in coordinator.plan[now.number :]:
         started = time.perf_counter()
@@ -83,8 +89,9 @@ def rounds(
 class Coordinator:
     """Asks clients, judges what comes back, and lets the method make the next server of it."""
 
-    def __init__(self, place: Place, conduct: Conduct, executor: Executor):
+    def __init__(self, place: Place, conduct: Conduct, executor: Executor, store: Store | None = None):
         self.place, self.conduct, self.executor = place, conduct, executor
+        self.store = store or Store()
         self.method, self.seed = place.method, place.seed
         self.clients = tuple(
             sorted((k for k, c in place.clients.items() if len(c.train)), key=lambda k: place.clients[k].key)
@@ -128,8 +135,9 @@ class Coordinator:
                 if k not in outcomes and not self.is_away(now, stage, k, attempt)
             ]
             for outcome in self.executor.run(self.place, turns) if turns else ():
-                if outcome.number == number and outcome.client in messages:
-                    outcomes.setdefault(outcome.client, outcome)
+                k, first = outcome.client, outcome.client not in outcomes
+                if outcome.number == number and k in messages and first:
+                    outcomes[k] = self.stored(outcome)
         if stage.everyone and len(outcomes) < self.conduct.quorum * len(asked):
             silent = [k for k in asked if k not in outcomes]
             raise RunError(
@@ -138,6 +146,16 @@ class Coordinator:
                 f"\n    at least {self.conduct.quorum:.0%} must; a smaller quorum goes on without them"
             )
         return {k: outcomes[k] for k in messages if k in outcomes}
+
+    def stored(self, outcome: Outcome) -> Outcome:
+        """The same outcome, where there is room for it: what many send is not held in memory at once."""
+        k = outcome.client
+        return replace(
+            outcome,
+            tensors=outcome.tensors and self.store.keep(("upload", k), outcome.tensors),
+            kept=self.store.keep(("kept", k), outcome.kept),
+            trained=outcome.trained and self.store.keep(("trained", k), outcome.trained),
+        )
 
     def is_watched(self, stage: Stage) -> bool:
         every = self.conduct.watch
@@ -187,6 +205,7 @@ class Coordinator:
         server, more = self.aggregate(
             now.server, stage, {k: o for k, o in outcomes.items() if k not in refused}
         )
+        self.store.forget(("upload", k) for k in outcomes)
         refused |= more
         heard = {k: o for k, o in outcomes.items() if k not in refused}
         samples = sum(o.samples for o in heard.values())

@@ -7,7 +7,6 @@ for now in rounds(study.place, study.conduct):
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +18,11 @@ from .data.division import Division, divide
 from .data.federation import Federation, federate
 from .engine import Conduct
 from .errors import SettingError
+from .memory import COPIES, ROOM, memory_of_machine, plan_of
 from .models import MODELS, describe, for_clients, read_models
 from .readings.evaluate import are_alike, why_no_generic
 from .settings import Settings
-from .state import num_bytes
 from .turn import Built, Place, running_statistics
-
-ROOM = 0.8  # of the machine's memory that states may take
-COPIES = 4  # of a network: as built, as shared, as trained, and its gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +54,10 @@ def prepare(
     check_model(settings, federation)
     place = place_of(settings, federation)
     check_networks(place)
-    check_memory(place)
+    conduct = conduct_of(settings, place)
+    plan_of(place, conduct).check(Path())
     warnings = tuple(warnings_of(settings, divided, federation, place))
-    return Study(settings, dataset, divided, federation, place, conduct_of(settings, place), warnings)
+    return Study(settings, dataset, divided, federation, place, conduct, warnings)
 
 
 def divided_by(settings: Settings, dataset: Dataset) -> Division:
@@ -152,32 +149,6 @@ def check_networks(place: Place) -> None:
 
 def shapes_shared(built: Built) -> dict[str, tuple[int, ...]]:
     return {name: tuple(t.shape) for name, t in built.initial.items() if name in built.shares}
-
-
-def check_memory(place: Place) -> None:
-    """An error if the states of all clients cannot fit into this machine's memory."""
-    built = [place.built(k) for k in place.clients]
-    sizes = {id(one): bytes_kept(place, one) for one in place.networks.values()}
-    needed = sum(sizes[id(one)] for one in built)
-    if (memory := memory_of_machine()) and needed > ROOM * memory:
-        raise SettingError(
-            f"{len(place.clients)} clients keep {needed / 1e9:.1f} GB in all; this machine has "
-            f"{memory / 1e9:.1f} GB of memory\n    fewer clients or a smaller model would do"
-        )
-
-
-def bytes_kept(place: Place, built: Built) -> int:
-    """What such a client keeps at least: personal parts, and both of Adam's moments if they stay."""
-    stays = num_bytes({n: t for n, t in built.initial.items() if n in built.stays})
-    return stays + (2 * num_bytes(built.initial) if place.training.keep_moments else 0)
-
-
-def memory_of_machine() -> int:
-    """Bytes of memory, 0 where the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 0
 
 
 # what is legal, and rarely meant ----------------------------------------------------------------------

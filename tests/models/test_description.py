@@ -20,7 +20,10 @@ GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 
 def test_a_description_in_full():
-    """784·20 + 20 parameters and 784·20 multiply-adds in the encoder, 20·10 + 10 and 20·10 in the head."""
+    """784·20 + 20 parameters and 784·20 multiply-adds in the encoder, 20·10 + 10 and 20·10 in the head.
+
+    784 numbers leave the flattening, 20 the layer, 20 ReLU and 10 the head.
+    """
     d = describe(model("mlp:20"), GREY, 10)
 
     assert d.parts == (
@@ -28,6 +31,7 @@ def test_a_description_in_full():
         DescribedPart("head", 210, False, False),
     )
     assert (d.shape, d.classes, d.features, d.parameters, d.multiply_adds) == (GREY, 10, 20, 15_910, 15_880)
+    assert d.activations == 784 + 20 + 20 + 10
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from pluribus.methods import METHODS
 from pluribus.methods.fedavg import FedAvg
 from pluribus.methods.fedper import FedPer
 from pluribus.methods.scaffold import SCAFFOLD
+from pluribus.runs import checkpoint
 from pluribus.runs.checkpoint import Checkpoints
 from pluribus.stage import Stage
+from pluribus.store import Store
 from pluribus.training import Training
 from toy import Net, hashes, history, place
 
@@ -203,6 +205,31 @@ def test_what_is_out_of_date_goes_and_what_is_not_comes_back(tmp_path, monkeypat
 
 
 # damage -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_large_for_one_pack_is_in_several(tmp_path, monkeypatch):
+    """A head has 144 bytes, and two fit; three clients are in two packs of round 1, and come back."""
+    monkeypatch.setattr(checkpoint, "PACK", 300)
+    whole = history(toy(FedPer()), number=2)
+    saved(tmp_path, whole[:1])
+
+    packs = sorted(path.name for path in (tmp_path / "checkpoint").glob("*.clients*"))
+
+    assert len(packs) > 1
+    assert packs[0] == "000001.clients-2.safetensors"
+    assert known(restored(tmp_path)) == known(whole[0])
+
+
+def test_what_comes_back_lies_where_there_is_room_for_it(tmp_path):
+    whole = history(toy(FedPer()), number=3)
+    saved(tmp_path, whole)
+    store = Store(room=0)
+
+    now = Checkpoints(tmp_path / "checkpoint", "settings", "partition", store).latest(**ANY)[0]
+
+    assert known(now) == known(whole[-1])
+    assert store.chunks
+
 
 FILES = ["000003.json", "000003.server.safetensors", "000003.clients.safetensors"]
 DAMAGE = {

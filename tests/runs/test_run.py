@@ -467,7 +467,7 @@ def test_ctrl_c_finishes_the_round_writes_and_says_how_to_go_on(study, whole):
         run(study.settings, out="run", study=study, listener=listener, checkpoint_every=4)
 
     assert signal.getsignal(signal.SIGINT) is before
-    assert "finishing this round" in listener.notes[0]
+    assert "finishing this round" in listener.notes[-1]
     assert [p.stem for p in Path("run/checkpoint").glob("*.json")] == ["000002"]
     assert numbers(resume("run")) == numbers(whole)
 

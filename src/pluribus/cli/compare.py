@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
-from .options import AsJson, AsMarkdown, Executor, Options, Quiet, Workers
+from .options import AsJson, AsMarkdown, Executor, Memory, Options, Quiet, Workers
 from .printing import note, show_json, show_table
 
 
@@ -31,6 +31,7 @@ def compare(
     ] = None,
     executor: Executor = "auto",
     workers: Workers = None,
+    memory: Memory = None,
     json: AsJson = False,
     markdown: AsMarkdown = False,
     quiet: Quiet = False,
@@ -51,7 +52,13 @@ def compare(
         note(text)
     with display(quiet=quiet) as listener, opened(executor, workers) as where:
         done = comparison.compare(
-            found, out=out, data_dir=options.data_dir, how=reading, executor=where, listener=listener
+            found,
+            out=out,
+            data_dir=options.data_dir,
+            how=reading,
+            executor=where,
+            listener=listener,
+            memory=memory,
         )
     show_json(done.as_data) if json else show_table(comparison.comparison_table(done), markdown=markdown)
     note(f"picture: {done.pictures[-1]}")

@@ -23,6 +23,10 @@ Executor = Annotated[
 ]
 Workers = Annotated[int | None, Option(help="Worker processes; one a core if not given.")]
 Cells = Annotated[Path | None, Option(help="Folder of finished cells; results/cells, if not given.")]
+Memory = Annotated[
+    float | None,
+    Option(help="Gigabytes the run may take, if not most of the machine's; states past that lie in files."),
+]
 DATA, CLIENTS, TRAINING, READING = "Data", "Clients", "Training", "Readings"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import to_builtins
 from typer import Argument
 
-from .options import AsJson, DataDir, Executor, Quiet, Workers
+from .options import AsJson, DataDir, Executor, Memory, Quiet, Workers
 from .printing import show_json, show_table
 
 
@@ -18,6 +18,7 @@ def resume(
     data_dir: DataDir = None,
     executor: Executor = "auto",
     workers: Workers = None,
+    memory: Memory = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -28,5 +29,5 @@ def resume(
     from .display import display
 
     with display(quiet=quiet) as listener, opened(executor, workers) as where:
-        result = runs.resume(folder, data_dir=data_dir, executor=where, listener=listener)
+        result = runs.resume(folder, data_dir=data_dir, executor=where, listener=listener, memory=memory)
     show_json(to_builtins(result)) if json else show_table(outcome_table(result))

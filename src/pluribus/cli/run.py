@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import to_builtins
 from typer import Argument, BadParameter, Option
 
-from .options import AsJson, Executor, Options, Quiet, Workers
+from .options import AsJson, Executor, Memory, Options, Quiet, Workers
 from .printing import note, show_json, show_table
 
 
@@ -27,6 +27,7 @@ def run(
     name: Annotated[str | None, Option(help="Name of its folder in ./runs, if --out does not say.")] = None,
     executor: Executor = "auto",
     workers: Workers = None,
+    memory: Memory = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -45,6 +46,12 @@ def run(
         note(text)
     with display(quiet=quiet) as listener, opened(executor, workers) as where:
         result = runs.run(
-            settings, out=out, name=name, data_dir=options.data_dir, executor=where, listener=listener
+            settings,
+            out=out,
+            name=name,
+            data_dir=options.data_dir,
+            executor=where,
+            listener=listener,
+            memory=memory,
         )
     show_json(to_builtins(result)) if json else show_table(outcome_table(result))

@@ -52,6 +52,7 @@ class Auto:
 
     def __init__(self, workers: int | None = None):
         self.workers, self.spent = workers, 0.0
+        self.size = workers or cores()
         self.processes: Processes | None = None
 
     def run(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:

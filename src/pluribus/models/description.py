@@ -1,6 +1,6 @@
 """What a model is made of: its parts, their sizes, and what a prediction costs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -31,6 +31,7 @@ class Description:
     features: int
     parameters: int
     multiply_adds: int
+    activations: int
     parts: tuple[DescribedPart, ...]
 
 
@@ -48,6 +49,7 @@ def describe_network(network: Network) -> Description:
         features=network.features,
         parameters=num_parameters(network),
         multiply_adds=multiply_adds(network),
+        activations=activations(network),
         parts=tuple(describe_part(name, part) for name, part in network.parts.items()),
     )
 
@@ -77,15 +79,31 @@ def multiply_adds(network: Network) -> int:
         assert isinstance(layer.weight, Tensor)
         total += out[0].numel() * layer.weight[0].numel()
 
-    with watched(network, count), evaluating(network), torch.no_grad():
+    layers = [m for m in network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    with watched(layers, count), evaluating(network), torch.no_grad():
+        network(blank(network))
+    return total
+
+
+def activations(network: Network) -> int:
+    """Numbers that leave the layers for one input: what training holds until the way back."""
+    total = 0
+
+    def count(layer: nn.Module, _: object, out: Tensor) -> None:
+        nonlocal total
+        total += out[0].numel()
+
+    layers = [m for m in network.modules() if not any(True for _ in m.children())]
+    with watched(layers, count), evaluating(network), torch.no_grad():
         network(blank(network))
     return total
 
 
 @contextmanager
-def watched(network: Network, count: Callable[[nn.Module, object, Tensor], None]) -> Iterator[None]:
-    """Inside, `count` sees what leaves every convolution and linear layer."""
-    layers = [m for m in network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+def watched(
+    layers: Sequence[nn.Module], count: Callable[[nn.Module, object, Tensor], None]
+) -> Iterator[None]:
+    """Inside, `count` sees what leaves each of these layers."""
     hooks = [layer.register_forward_hook(count) for layer in layers]
     try:
         yield

@@ -173,16 +173,18 @@ def compare(
     how: How = "last",
     executor: Executor | None = None,
     listener: Listener | None = None,
+    memory: float | None = None,
 ) -> Comparison:
     """Runs what was not run, resumes what was interrupted, and writes table and picture into the folder."""
     tell = listener.note if listener else lambda _: None
     folder = Path(out) if out is not None else usual_folder(found)
     check(found, how, folder, data_dir)
     open_(folder, found)
+    how_run = {"data_dir": data_dir, "executor": executor, "listener": listener, "memory": memory}
     cells = []
     for number, contender in enumerate(found, start=1):
         tell(f"{number} of {len(found)}: {contender.name}, seed {contender.settings.seed}")
-        cells.append(done(contender, folder, data_dir=data_dir, executor=executor, listener=listener))
+        cells.append(done(contender, folder, **how_run))
     check_same_clients(cells)
     return written(Comparison(folder, how, tuple(cells)), found[0].settings)
 

@@ -1,7 +1,8 @@
 """Checkpoints: what is true after a round, on the disk, so that a killed run goes on to the same bits.
 
     000012.server.safetensors    what the server knows
-    000012.clients.safetensors   a pack: what those clients keep that changed since the checkpoint before
+    000012.clients.safetensors   a pack: what those clients keep that changed since the checkpoint before;
+                                 what is too large for one goes on in 000012.clients-2.safetensors
     000012.json                  the manifest: names, sizes and sums of these and of older packs; written last
 
 A client's state is in the newest pack that has it, so that a checkpoint costs as much as its cohorts and not
@@ -23,12 +24,14 @@ from ..errors import RunError
 from ..ledger import Held, Ledger
 from ..method import Server
 from ..stage import Stage
-from ..state import Tensors
+from ..state import Tensors, num_bytes
+from ..store import Store
 from .bundle import pack, unpack
 from .folder import settle, told, write
 
 FORMAT = "pluribus checkpoint 1"
 MANY = 8  # packs of about the same size
+PACK = 2**28  # bytes of one, unless a single client has more
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -88,8 +91,9 @@ Pack = tuple[Piece, dict[str, Entry]]
 class Checkpoints:
     """The last two checkpoints of a run, in its folder."""
 
-    def __init__(self, folder: Path, settings: str, partition: str):
+    def __init__(self, folder: Path, settings: str, partition: str, store: Store | None = None):
         self.folder, self.settings, self.partition = folder, settings, partition
+        self.store = store or Store()  # where what comes back is to lie
         self.trusted: list[Manifest] = []
         self.pieces: dict[str, Piece] = {}  # packs, the oldest first
         self.sizes: dict[str, int] = {}  # clients in each as it was written
@@ -142,11 +146,12 @@ class Checkpoints:
         if not changed:
             return
         clients = sorted(self.moved(changed))
-        name = f"{now.number:06d}.clients.safetensors"
-        entries = {k: Entry(now.held.of(k), *known.get(k, (None, {}))) for k in clients}
-        groups = [group for e in entries.values() for group in (e.held.kept, e.held.trained, e.of)]
-        notes = [Note(k, e.held.since, e.held.owes, e.place) for k, e in entries.items()]
-        self.add(self.written(name, groups, notes), clients)
+        entries = ((k, Entry(now.held.of(k), *known.get(k, (None, {})))) for k in clients)
+        for number, some in enumerate(portions(entries), start=1):
+            name = f"{now.number:06d}.clients{f'-{number}' if number > 1 else ''}.safetensors"
+            groups = [group for e in some.values() for group in (e.held.kept, e.held.trained, e.of)]
+            notes = [Note(k, e.held.since, e.held.owes, e.place) for k, e in some.items()]
+            self.add(self.written(name, groups, notes), list(some))
 
     def moved(self, changed: Iterable[str]) -> set[str]:
         """The clients of the new pack; packs that lose all theirs are gone."""
@@ -221,8 +226,16 @@ class Checkpoints:
         if why := usable(manifest):
             raise Unusable(why)
         (shared, memory), _ = self.read(manifest.server)
-        packs = [(piece, dict(entries(*self.read(piece)))) for piece in manifest.packs]
+        packs = [(piece, self.stored(entries(*self.read(piece)))) for piece in manifest.packs]
         return self.taken_up(manifest, Server(shared, memory), packs)
+
+    def stored(self, clients: Iterable[tuple[str, Entry]]) -> dict[str, Entry]:
+        """The clients of a pack, where there is room for what they keep."""
+        return {k: replace(e, held=self.held(k, e.held)) for k, e in clients}
+
+    def held(self, client: str, held: Held) -> Held:
+        kept = self.store.keep(("kept", client), held.kept)
+        return replace(held, kept=kept, trained=self.store.keep(("trained", client), held.trained))
 
     def taken_up(self, last: Manifest, server: Server, packs: Sequence[Pack]) -> Round:
         """The round of this checkpoint; from here on it is the last one."""
@@ -267,6 +280,21 @@ class Checkpoints:
             return unpack(data)
         except (OSError, ValueError) as error:
             raise Unusable(f"{piece.name}: {error}") from error
+
+
+def portions(entries: Iterable[tuple[str, Entry]]) -> Iterator[dict[str, Entry]]:
+    """The clients in their order, as many together as a pack may hold: it is in memory when it is written."""
+    some: dict[str, Entry] = {}
+    size = 0
+    for k, entry in entries:
+        own = sum(map(num_bytes, (entry.held.kept, entry.held.trained, entry.of)))
+        if some and size + own > PACK:
+            yield some
+            some, size = {}, 0
+        some[k] = entry
+        size += own
+    if some:
+        yield some
 
 
 def differ(a: tuple[int, Tensors] | None, b: tuple[int, Tensors] | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from ..engine import Coordinator, Round, rounds
 from ..errors import RunError, SettingError
 from ..executors import Executor
 from ..executors.serial import Serial
+from ..memory import Plan, plan_of
 from ..readings.evaluate import Readings, evaluate, welcome
 from ..settings import Settings
 from ..study import Study, prepare
@@ -35,7 +37,7 @@ from .contents import (
     rounds_in,
     study_in,
 )
-from .folder import alone, made, settle, write
+from .folder import RUNS, alone, made, settle, write
 from .listener import Listener
 from .log import Log, reaches
 from .outcome import line_of, member_of, result_of
@@ -53,21 +55,26 @@ def run(
     study: Study | None = None,
     checkpoint_every: int = 1,
     stop: Callable[[], bool] = lambda: False,
+    memory: float | None = None,
 ) -> Result:
     """The result of a new run, in a folder of its own: `out`, or runs/<name>.
 
     A study of these settings that is prepared already saves preparing it.  `stop` is asked after every
-    round; if it is true, all is written and `Interrupted` raised, as after Ctrl-C.
+    round; if it is true, all is written and `Interrupted` raised, as after Ctrl-C.  `memory` is how many
+    gigabytes the run may take, if not most of the machine's: what clients keep and send past that lies in
+    files.
     """
     study = study or prepare(settings, data_dir)
     if study.settings != settings.resolved():
         raise SettingError("study was prepared from other settings; leave it out, or prepare it from these")
     at_least_one(checkpoint_every)
+    plan = planned(study, executor, memory)
+    plan.check(Path(out) if out is not None else RUNS)
     folder = made(out, plain(name) if name is not None else usual_name(study.settings))
     with alone(folder), one_thread():
         begin(study, folder)
         with gone_if_nothing_came_of_it(folder):
-            return Run(study, folder, executor, listener, checkpoint_every, stop).go()
+            return Run(study, folder, executor, listener, checkpoint_every, plan, stop).go()
 
 
 def resume(
@@ -78,6 +85,7 @@ def resume(
     listener: Listener | None = None,
     checkpoint_every: int = 1,
     stop: Callable[[], bool] = lambda: False,
+    memory: float | None = None,
 ) -> Result:
     """The result of the run in this folder, gone on with from its last checkpoint if it is not finished."""
     folder, listener = Path(folder), listener or Listener()
@@ -89,7 +97,9 @@ def resume(
             return result
         note_environment(folder, listener.note)
         study = study_in(folder, data_dir, listener.note)
-        work = Run(study, folder, executor, listener, checkpoint_every, stop)
+        plan = planned(study, executor, memory)
+        plan.check(folder)
+        work = Run(study, folder, executor, listener, checkpoint_every, plan, stop)
         return work.go(work.take_up())
 
 
@@ -98,10 +108,17 @@ def reopen(folder: str | os.PathLike[str], data_dir: str | Path | None = None) -
     folder, listener = Path(folder), Listener()
     check_is_run(folder)
     study = study_in(folder, data_dir, listener.note)
-    found, _ = Run(study, folder, None, listener, 1).latest()
+    found, _ = Run(study, folder, None, listener, 1, planned(study, None, None)).latest()
     if found is None:
         raise RunError(f"{folder} has no checkpoint yet\n    to go on with it: pluribus resume {folder}")
     return study, found
+
+
+def planned(study: Study, executor: Executor | None, memory: float | None) -> Plan:
+    """What the run will take of memory; an error if it is told to take nothing."""
+    if memory is not None and not (math.isfinite(memory) and memory > 0):
+        raise SettingError(f"memory is {memory}; it should be a number of gigabytes above 0")
+    return plan_of(study.place, study.conduct, workers=getattr(executor, "size", 0), memory=memory)
 
 
 def usual_name(settings: Settings) -> str:
@@ -140,14 +157,18 @@ class Run:
         executor: Executor | None,
         listener: Listener | None,
         checkpoint_every: int,
+        plan: Plan,
         stop: Callable[[], bool] = lambda: False,
     ):
-        self.study, self.folder = study, folder
+        self.study, self.folder, self.plan = study, folder, plan
+        self.store = plan.store(folder)
         self.executor, self.listener = executor or Serial(), listener or Listener()
         self.checkpoint_every, self.stop = checkpoint_every, stop
         self.stages = len(Coordinator(study.place, study.conduct, self.executor).plan)
         self.log = Log(folder / LOG)
-        self.checkpoints = Checkpoints(folder / CHECKPOINT, study.settings.hash, study.division.hash)
+        self.checkpoints = Checkpoints(
+            folder / CHECKPOINT, study.settings.hash, study.division.hash, self.store
+        )
         self.brake = Brake(self.listener.note)
         self.clock = time.perf_counter()
         self.evaluating = 0.0  # seconds since the last line
@@ -181,6 +202,7 @@ class Run:
     def go(self, after: Round | None = None) -> Result:
         """The rest of the run, and its result."""
         self.listener.started(self.study, self.folder)
+        self.listener.note(str(self.plan))
         now = after
         with self.brake:
             for stages in by_round(self.rounds(after)):
@@ -190,7 +212,9 @@ class Run:
         return self.finish(now)
 
     def rounds(self, after: Round | None) -> Iterator[Round]:
-        return rounds(self.study.place, self.study.conduct, executor=self.executor, after=after)
+        return rounds(
+            self.study.place, self.study.conduct, executor=self.executor, after=after, store=self.store
+        )
 
     def close(self, stages: Sequence[Round]) -> None:
         """Reads, logs and saves what holds at the end of a round; then stops, if it is to."""
