@@ -29,13 +29,24 @@ from pluribus.bench.records import machine, today, versions
 from pluribus.bench.workload import study_of
 from pluribus.errors import DataNotFound, PluribusError
 from pluribus.executors.processes import Processes
+from pluribus.runs import Result
 from pluribus.settings import Settings
 from pluribus.training import Training
 
 PEERS = Path(__file__).resolve().parent / "peers"
 ENVIRONMENTS = Path(__file__).resolve().parent.parent / ".venv" / "peers"
 NEVER = 1_000_000  # rounds between evaluations, where none is wanted
-MEMORY_ROUNDS, ACCURACY_ROUNDS = 5, 30
+MEMORY_ROUNDS, SEEDS = 5, 2
+MNIST = Settings(data="mnist-5k", clients=20, rounds=12, eval_every=12, training=Training(lr=0.05, batch=20))
+READ = {
+    "MNIST (5,000 images), 20 clients, dirichlet:0.1, PFLlib's CNN": MNIST.with_(model="pfllib-cnn"),
+    "the same, ConvNet, momentum 0.9": MNIST.with_(
+        model="convnet", training=Training(lr=0.01, momentum=0.9, batch=20)
+    ),
+    "digits, 10 clients, dirichlet:0.5, one hidden layer": Settings(
+        data="digits", partition="dirichlet:0.5", clients=10, model="mlp", rounds=20, eval_every=20
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -135,21 +146,26 @@ def precision(asked: Asked) -> None:
 
 def accuracy(asked: Asked) -> None:
     """What becomes of accuracy in bf16; no time is measured."""
-    rows = [
-        accuracies(name, asked.data_dir) for name in asked.among("fmnist-cnn", "fmnist-convnet", "cifar-pfl")
-    ]
-    save("accuracy", {"rounds": ACCURACY_ROUNDS, "rows": rows})
+    rows = [accuracies(name, settings, asked.data_dir) for name, settings in READ.items()]
+    save("accuracy", {"method": "fedper", "seeds": SEEDS, "rows": rows})
 
 
-def accuracies(name: str, data_dir: str | None) -> dict[str, Any]:
-    """G and P of one setting in both precisions."""
+def accuracies(name: str, settings: Settings, data_dir: str | None) -> dict[str, Any]:
+    """G and P of one setting in both precisions, of each seed."""
     row: dict[str, Any] = {"setting": name}
     for kind in ("float32", "bf16"):
-        settings = workload(name).settled(ACCURACY_ROUNDS, method="fedper", precision=kind)
-        with tempfile.TemporaryDirectory() as folder, Processes(2) as executor:
-            result = runs.run(settings, out=Path(folder) / "run", data_dir=data_dir, executor=executor)
-        row[kind] = {"generic": result.generic.last, "personal": result.personal.last}
+        results = [finished(settings, kind, seed, data_dir) for seed in range(SEEDS)]
+        row[kind] = {
+            "generic": [r.generic.last for r in results], "personal": [r.personal.last for r in results]
+        }  # fmt: skip
     return row
+
+
+def finished(settings: Settings, kind: str, seed: int, data_dir: str | None) -> Result:
+    """The result of a whole run of FedPer."""
+    asked = settings.with_given({"method": "fedper", "precision": kind, "seed": seed})[0]
+    with tempfile.TemporaryDirectory() as folder, Processes(2) as executor:
+        return runs.run(asked, out=Path(folder) / "run", data_dir=data_dir, executor=executor)
 
 
 # writing ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import msgspec
@@ -96,10 +96,12 @@ def more(section: str, found: dict[str, Any]) -> Iterator[str]:
 def accuracy_table(accuracy: dict[str, Any]) -> str:
     """G and P in both precisions."""
     head = ["setting", "G float32", "G bf16", "P float32", "P bf16"]
-    rows = [[row["setting"], *(f"{100 * row[kind][reading]:.1f}" for reading in ("generic", "personal")
-                               for kind in ("float32", "bf16"))] for row in accuracy["rows"]]  # fmt: skip
+    rows = [[row["setting"], *(f"{100 * fmean(row[kind][reading]):.1f}"
+                               for reading in ("generic", "personal") for kind in ("float32", "bf16"))]
+            for row in accuracy["rows"]]  # fmt: skip
     lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
-    return f"Accuracy in % after {accuracy['rounds']} rounds of FedPer:\n\n" + "\n".join(lines)
+    about = f"Accuracy in % of {accuracy['method']} after its last round, mean of {accuracy['seeds']} seeds:"
+    return f"{about}\n\n" + "\n".join(lines)
 
 
 def draw(race: Race) -> None:
