@@ -108,8 +108,9 @@ def gradients(loss: Tensor, of: Sequence[Tensor | GradientEdge]) -> tuple[Tensor
     """The loss's gradients; an error if it does not depend on one of them."""
     inputs: Any = list(of)  # torch's types know lists of the one or the other only
     try:
-        return torch.autograd.grad(loss, inputs)
+        found: tuple[Tensor, ...] = torch.autograd.grad(loss, inputs)
     except RuntimeError as error:
         if "have been used in the graph" in str(error) or "does not require grad" in str(error):
             raise MethodError("a part is named for training, but the loss does not depend on it") from error
         raise
+    return found

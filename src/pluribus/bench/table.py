@@ -53,7 +53,12 @@ def rows(race: Race) -> Iterator[dict[str, Any]]:
 def notes(race: Race) -> Iterator[str]:
     """What was done, and how far it is from what the processor can do."""
     laps = next(iter(race.laps.values()))
-    many = f"{len(laps)} laps of {laps[0].rounds} rounds" if laps[0].rounds > 1 else f"{len(laps)} rounds"
+    number, each = len(laps), laps[0].rounds
+    many = (
+        f"{number} lap{'s' * (number > 1)} of {each} rounds"
+        if each > 1
+        else f"{number} round{'s' * (number > 1)}"
+    )
     yield f"{race.title}; {race.method}, {race.precision}, {race.workers} processes of one thread"
     yield f"{many} in turns; medians, and quartiles in brackets; data: {race.data}"
     if race.gflops is not None and race.product_gflops is not None:
