@@ -157,7 +157,8 @@ def test_of_different_networks_there_is_no_mean() -> None:
 
     readings = evaluate(at, now, Serial(), whole=now.trained)
 
-    assert readings.missing == {"generic": "nobody shares anything"}
+    why = "nobody shares anything, and clients' networks differ: there is no mean of whole ones"
+    assert readings.missing == {"generic": why}
 
 
 def test_the_counter_of_batches_is_no_part_of_a_mean() -> None:
