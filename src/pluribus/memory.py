@@ -154,5 +154,6 @@ def memory_of_machine() -> int:
 
 def disk_of(folder: Path) -> int:
     """Bytes that are free where this folder is or will be."""
-    there = next((p for p in (folder, *folder.absolute().parents) if p.exists()), Path(tempfile.gettempdir()))
+    above = (folder, *folder.absolute().parents)
+    there = next(filter(os.path.exists, above), Path(tempfile.gettempdir()))  # a name too long exists nowhere
     return shutil.disk_usage(there).free
