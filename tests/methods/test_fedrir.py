@@ -18,9 +18,10 @@ from pluribus.cohort import Join
 from pluribus.errors import ModelError, SettingError
 from pluribus.examples import Examples
 from pluribus.losses import unlikelihood, vclub
+from pluribus.masking import masked
 from pluribus.method import Server, Upload
 from pluribus.methods.fedper import FedPer
-from pluribus.methods.fedrir import FedRIR, generator, guess, masked
+from pluribus.methods.fedrir import FedRIR, guess
 from pluribus.models import MODELS
 from pluribus.models.fedrir_cnn import FedRIRCNN
 from pluribus.models.mlp import MLP
@@ -69,50 +70,6 @@ def moved(one: Tensors, two: Tensors) -> set[str]:
 
 def parts_of(names: set[str]) -> set[str]:
     return {part_of(n) for n in names - STATISTICS}
-
-
-# (a) masks ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("side", "hidden"), [(28, 29), (32, 38), (64, 153)])
-def test_a_exactly_so_many_patches_are_hidden_as_a_whole(side: int, hidden: int) -> None:
-    """1g.1: ⌊0.6 · 49⌋ = 29, ⌊0.6 · 64⌋ = 38, ⌊0.6 · 256⌋ = 153 patches of 4 x 4, over all channels."""
-    x = 1 + torch.rand(3, 2, side, side, generator=seeded("images"))
-
-    seen = masked(x, 0.6, seeded("mask"))
-
-    zero = seen == 0
-    patches = zero.unfold(2, 4, 4).unfold(3, 4, 4).movedim(1, 3).flatten(3)
-    assert bool((patches.all(3) | ~patches.any(3)).all())
-    assert patches.all(3).flatten(1).sum(1).tolist() == [hidden] * 3
-    assert not torch.equal(zero[0], zero[1])
-    assert torch.equal(seen[~zero], x[~zero])
-
-
-def test_a_no_mask_is_the_identity_and_a_whole_one_hides_all() -> None:
-    """1g.1."""
-    x = torch.randn(2, 1, 28, 28, generator=seeded("images"))
-
-    assert torch.equal(masked(x, 0.0, seeded("mask")), x)
-    assert not masked(x, 1.0, seeded("mask")).any()
-
-
-@pytest.mark.parametrize(
-    ("ratio", "numbers", "hidden"), [(0.55, 10, 5), (0.29, 100, 29), (1e-5, 10, 0), (0.999, 10, 9)]
-)
-def test_a_of_what_is_no_image_numbers_are_hidden_one_by_one(ratio: float, numbers: int, hidden: int) -> None:
-    """⌊0.55 · 10⌋ = 5; 0.29 · 100 is 29, although floats make 28.999999999999996 of it."""
-    seen = masked(torch.ones(4, numbers), ratio, seeded("mask"))
-
-    assert (seen == 0).sum(1).tolist() == [hidden] * 4
-
-
-def test_a_sides_that_four_does_not_divide_have_smaller_patches_at_the_end() -> None:
-    """30 x 26: 8 · 7 = 56 patches, ⌊0.5 · 56⌋ = 28 of them."""
-    hidden = masked(torch.ones(2, 1, 30, 26), 0.5, seeded("mask")) == 0
-
-    whole = F.pad(hidden[:, 0].float(), (0, 2, 0, 2), value=-1).unfold(1, 4, 4).unfold(2, 4, 4).flatten(3)
-    assert (whole.amax(3) == 1).flatten(1).sum(1).tolist() == [28, 28]
 
 
 # (a) rebuilding -------------------------------------------------------------------------------------
@@ -663,14 +620,6 @@ def test_own_encoder_and_generator_are_those_of_the_sheet() -> None:
     assert kinds["encoder_personal"] == [*block, *block, "Flatten", "Linear"]
     assert kinds["generator"] == ["Linear", "Unflatten", "ConvTranspose2d", "ReLU", "ConvTranspose2d"]
     assert kinds["information"] == ["Linear", "ReLU", "Linear", "Linear", "ReLU", "Linear", "Tanh"]
-
-
-@pytest.mark.parametrize("shape", [(6,), (1, 8, 8), (3, 30, 30), (1, 28, 32), (3, 2, 40), (3, 96, 96)])
-def test_there_is_a_generator_for_any_shape(shape: tuple[int, ...]) -> None:
-    made = generator(shape, 5)
-
-    assert made(torch.zeros(2, 5)).shape == (2, *shape)
-    assert any(isinstance(m, nn.ConvTranspose2d) for m in made) == (shape == (3, 96, 96))
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"efficientnet-lite0"}))

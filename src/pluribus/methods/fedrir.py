@@ -40,11 +40,7 @@ Deviations
     }
 """
 
-import copy
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -54,7 +50,9 @@ from torch.nn import functional as F
 from .. import usual
 from ..client import Client, Loss, Parts
 from ..losses import unlikelihood, vclub
+from ..masking import masked
 from ..method import Method, Network, Part, Predictors, personal_part, setting, shared_part
+from ..side_networks import generator, twice_as_wide, two_layers
 from ..stage import Stage
 from ..state import Tensors
 
@@ -158,39 +156,3 @@ def code(parts: Parts, x: Tensor) -> tuple[Tensor, Tensor]:
 def guess(parts: Parts, told: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and log variance that I expects of a feature, told the other."""
     return parts.information["mean"](told), parts.information["spread"](told)
-
-
-def masked(x: Tensor, ratio: float, rng: torch.Generator) -> Tensor:
-    """Each example with exactly this share of its patches at 0, rounded down; others than its neighbour's."""
-    patch, sides = (4, x.shape[2:]) if x.dim() == 4 else (1, x.shape[1:])
-    grid = [math.ceil(side / patch) for side in sides]
-    order = torch.rand(len(x), math.prod(grid), generator=rng).argsort(1)
-    hidden = math.floor(Fraction(str(ratio)) * order.shape[1])  # of 100 numbers 0.29 is 29, and in floats 28
-    seen = (order >= hidden).view(len(x), *grid)
-    if x.dim() == 4:
-        pixels = seen.repeat_interleave(patch, 1).repeat_interleave(patch, 2)
-        seen = pixels[:, None, : x.shape[2], : x.shape[3]]
-    return torch.where(seen.to(x.device), x, 0)
-
-
-def two_layers(d: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(d, 128), nn.ReLU(), nn.Linear(128, d))
-
-
-def twice_as_wide(body: Sequence[nn.Module], d: int) -> nn.Sequential:
-    """A copy of these parts in a row, ending in a linear map to 2 d features."""
-    parts = copy.deepcopy(list(body))
-    layers = [layer for part in parts for layer in (part if type(part) is nn.Sequential else [part])]
-    if isinstance(layers[-1], nn.Linear):
-        return nn.Sequential(*layers[:-1], nn.Linear(layers[-1].in_features, 2 * d))
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(d, 2 * d))
-
-
-def generator(shape: tuple[int, ...], d: int) -> nn.Sequential:
-    """From d features to an input of this shape."""
-    p = (shape[-1] - 12) // 4  # two deconvolutions make 4 p + 12 of p
-    if p < 1 or shape[1:] != (4 * p + 12, 4 * p + 12):
-        return nn.Sequential(nn.Linear(d, math.prod(shape)), nn.Unflatten(1, shape))
-    up = nn.ConvTranspose2d(64, 32, 5, 2, output_padding=1), nn.ReLU()
-    last = nn.ConvTranspose2d(32, shape[0], 5, 2, output_padding=1)
-    return nn.Sequential(nn.Linear(d, 64 * p * p), nn.Unflatten(1, (64, p, p)), *up, last)
