@@ -2,9 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pluribus.side_networks import generator, twice_as_wide, two_layers
+from pluribus.errors import MethodError
+from pluribus.seeds import generator as seeded
+from pluribus.side_networks import generator, relate, relation_module, twice_as_wide, two_layers
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 8, 8), (3, 30, 30), (1, 28, 32), (3, 2, 40), (3, 96, 96)])
@@ -39,3 +41,32 @@ def test_a_body_that_ends_in_something_else_gets_one_behind() -> None:
 
     assert [type(layer) for layer in made] == [nn.Conv2d, nn.ReLU, nn.Flatten, nn.Linear]
     assert made(torch.zeros(2, 1, 4, 4)).shape == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("features", "map_", "parameters"), [(50, (), 13_393), (320, (20, 4, 4), 25_297), (2, (), 1_105)]
+)
+def test_the_relation_is_as_large_as_the_sheet_says(
+    features: int, map_: tuple[int, ...], parameters: int
+) -> None:
+    assert sum(p.numel() for p in relation_module(features, map_).parameters()) == parameters
+
+
+def test_the_relation_of_maps_sees_the_channels_of_feature_and_prototype() -> None:
+    seen: list[Tensor] = []
+    relation = relation_module(320, (20, 4, 4))
+    relation[2].register_forward_hook(lambda module, pairs, out: seen.append(pairs[0]))
+    f, c = torch.randn(3, 320, generator=seeded(1)), torch.randn(2, 320, generator=seeded(2))
+
+    scores = relate(relation, f, c)
+
+    assert scores.shape == (3, 2)
+    assert seen[0].shape == (6, 40, 4, 4)
+    assert torch.equal(seen[0][3, :20], f[1].view(20, 4, 4))
+    assert torch.equal(seen[0][3, 20:], c[1].view(20, 4, 4))
+
+
+@pytest.mark.parametrize(("features", "map_"), [(50, (20, 4, 4)), (320, (20, 16)), (1, ()), (20, (20, 1, 1))])
+def test_a_map_that_does_not_fit_is_said(features: int, map_: tuple[int, ...]) -> None:
+    with pytest.raises(MethodError, match=f"{features} numbers reach the head"):
+        relation_module(features, map_)

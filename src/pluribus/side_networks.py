@@ -6,7 +6,10 @@ import copy
 import math
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from .errors import MethodError
 
 
 def two_layers(features: int) -> nn.Sequential:
@@ -31,3 +34,33 @@ def generator(shape: tuple[int, ...], features: int) -> nn.Sequential:
     up = nn.ConvTranspose2d(64, 32, 5, 2, output_padding=1), nn.ReLU()
     last = nn.ConvTranspose2d(32, shape[0], 5, 2, output_padding=1)
     return nn.Sequential(nn.Linear(features, 64 * p * p), nn.Unflatten(1, (64, p, p)), *up, last)
+
+
+def relation_module(features: int, map: tuple[int, ...]) -> nn.Sequential:
+    """Sung et al.'s (2018): a convolution over two features, two linear layers, a score between 0 and 1.
+
+    The two are channels of a vector or, if `map` says channels, height and width, twice as many of a map.
+    """
+    size = map[1:] or (features,)
+    if len(map) not in (0, 3) or math.prod(map or size) != features or min(size) < 2:
+        raise MethodError(
+            f"PFedPM's relation module sees a feature as {'x'.join(str(n) for n in map or size)}; {features} "
+            "numbers reach the head\n    map=20+4+4 would be 20 channels of 4 x 4, of 2 x 2 or more; empty "
+            "is a vector of 2 numbers or more"
+        )
+    seen: tuple[nn.Module, ...]
+    if map:
+        first = nn.Flatten(), nn.Unflatten(1, (2 * map[0], *size)), nn.Conv2d(2 * map[0], 64, 3, padding=1)
+        seen = (*first, nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2))
+    else:
+        seen = nn.Conv1d(2, 64, 3, padding=1), nn.BatchNorm1d(64), nn.ReLU(), nn.MaxPool1d(2)
+    left = 64 * math.prod(n // 2 for n in size)
+    return nn.Sequential(*seen, nn.Flatten(), nn.Linear(left, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())
+
+
+def relate(relation: nn.Module, f: Tensor, known: Tensor) -> Tensor:
+    """How well each of the features goes with each of the prototypes."""
+    size = (len(f), *known.shape)
+    pairs = torch.stack([f.to(known)[:, None].expand(size), known.expand(size)], dim=2)
+    scores: Tensor = relation(pairs.flatten(0, 1))
+    return scores.view(len(f), len(known))

@@ -19,10 +19,11 @@ from pluribus.examples import Examples
 from pluribus.method import Server, Upload
 from pluribus.methods.fedproto import FedProto
 from pluribus.methods.local import Local
-from pluribus.methods.pfedpm import PFedPM, relate, relation_loss, relation_of
+from pluribus.methods.pfedpm import PFedPM, relation_loss
 from pluribus.models.pfedpm_cnn import PFedPMCNN
 from pluribus.readings.evaluate import evaluate
 from pluribus.seeds import generator
+from pluribus.side_networks import relate
 from pluribus.stage import PERSONAL
 from pluribus.state import Tensors, digest, of_parts, select, under, within
 from pluribus.training import Training
@@ -350,35 +351,6 @@ def test_c_another_relation_changes_no_prototype() -> None:
     assert digest(select(one.kept, "relation")) != digest(select(two.kept, "relation"))
 
 
-@pytest.mark.parametrize(
-    ("features", "map_", "parameters"), [(50, (), 13_393), (320, (20, 4, 4), 25_297), (2, (), 1_105)]
-)
-def test_the_relation_is_as_large_as_the_sheet_says(
-    features: int, map_: tuple[int, ...], parameters: int
-) -> None:
-    assert sum(p.numel() for p in relation_of(features, map_).parameters()) == parameters
-
-
-def test_the_relation_of_maps_sees_the_channels_of_feature_and_prototype() -> None:
-    seen: list[Tensor] = []
-    relation = relation_of(320, (20, 4, 4))
-    relation[2].register_forward_hook(lambda module, pairs, out: seen.append(pairs[0]))
-    f, c = torch.randn(3, 320, generator=generator(1)), torch.randn(2, 320, generator=generator(2))
-
-    scores = relate(nn.ModuleDict({"relation": relation}), f, c)  # type: ignore[arg-type]
-
-    assert scores.shape == (3, 2)
-    assert seen[0].shape == (6, 40, 4, 4)
-    assert torch.equal(seen[0][3, :20], f[1].view(20, 4, 4))
-    assert torch.equal(seen[0][3, 20:], c[1].view(20, 4, 4))
-
-
-@pytest.mark.parametrize(("features", "map_"), [(50, (20, 4, 4)), (320, (20, 16)), (1, ()), (20, (20, 1, 1))])
-def test_a_map_that_does_not_fit_is_said(features: int, map_: tuple[int, ...]) -> None:
-    with pytest.raises(MethodError, match=f"{features} numbers reach the head"):
-        relation_of(features, map_)
-
-
 # a client: what it sends ----------------------------------------------------------------------------
 
 
@@ -496,7 +468,7 @@ def test_f_relation_scores_known_classes_between_0_and_1_and_others_below() -> N
     assert scores.shape == (90, CLASSES)
     assert set(scores[:, [0, 2]].flatten().tolist()) == {-1.0}
     assert bool(((scores[:, [1, 3]] > 0) & (scores[:, [1, 3]] < 1)).all())
-    alone = relate(client.parts, client.parts.features(x), torch.ones(1, 8))
+    alone = relate(client.parts.relation, client.parts.features(x), torch.ones(1, 8))
     assert torch.allclose(scores[:, 1], alone[:, 0])
 
 

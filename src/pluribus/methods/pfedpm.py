@@ -45,17 +45,17 @@ Deviations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from .. import prototypes, usual
 from ..client import Client, Parts
 from ..losses import prototype_distance
-from ..method import Method, MethodError, Network, Part, Predictors, Server, Upload, personal_part, setting
+from ..method import Method, Network, Part, Predictors, Server, Upload, personal_part, setting
+from ..side_networks import relate, relation_module
 from ..stage import Stage
 from ..state import Tensors, under, within
 
@@ -80,24 +80,24 @@ class PFedPM(Method):
     welcome = usual.by_taking_turns
 
     def build(self, network: Network) -> Mapping[str, Part]:
-        relation = relation_of(network.features, self.map).to(next(network.parameters()).dtype)
+        relation = relation_module(network.features, self.map).to(next(network.parameters()).dtype)
         return {**usual.all_personal(self, network), "relation": personal_part(relation)}
 
     def train(self, client: Client) -> Tensors:
         parts, mixed, towards = client.parts, self.mixed(client), self.anchors(client)
+        body = client.optimiser(*parts.path, moments="body")
+        relation = client.optimiser("relation", moments="relation")
         seen: list[tuple[Tensor, Tensor]] = []
-        steps = {"body": client.optimiser(*parts.path, moments="body")}
-        steps["relation"] = client.optimiser("relation", moments="relation")
         with client.learning():
             for x, y in client.batches(self.epochs, into=parts.path):
                 f = parts.features(x)
                 seen.append((f.detach(), y))
-                client.descend(steps["body"], self.loss(parts, f, y, towards), len(y))  # (b)
+                client.descend(body, self.loss(parts, f, y, towards), len(y))  # (b)
                 if mixed:
-                    client.descend(steps["relation"], relation_loss(parts, x, y, mixed), len(y))  # (c)
+                    client.descend(relation, relation_loss(parts, x, y, mixed), len(y))  # (c)
         if client.training.keep_moments:
-            for name, optimiser in steps.items():
-                client.keep_moments(name, optimiser)
+            client.keep_moments("body", body)
+            client.keep_moments("relation", relation)
         running = self.proto_source == "running" and seen
         own = prototypes.of_last_epoch(seen, self.epochs) if running else prototypes.of_data(client)  # (d)
         client.keep("mixed", mixed)
@@ -135,8 +135,7 @@ class PFedPM(Method):
         if self.reg == "sample_mse":
             return prototype_distance(f, target[at], there[at])
         apart = torch.linalg.vector_norm(means - target, dim=1)  # whose slope at 0 is 0
-        r: Tensor = (towards["share"][row] * there * apart).sum()
-        return r
+        return torch.sum(towards["share"][row] * there * apart)
 
     def aggregate(
         self, server: Server, uploads: Mapping[str, Upload], stage: Stage, rng: torch.Generator
@@ -152,37 +151,10 @@ class PFedPM(Method):
 
         def relation(x: Tensor) -> Tensor:
             pieces = torch.split(parts.features(x).flatten(1), PIECE)
-            scores = torch.cat([relate(parts, f, known["prototype"]) for f in pieces])
+            scores = torch.cat([relate(parts.relation, f, known["prototype"]) for f in pieces])
             return scores.new_full((len(x), client.data.classes), -1).index_copy(1, known["class"], scores)
 
         return {"head": parts, "relation": relation}  # (f)
-
-
-def relation_of(features: int, map: tuple[int, ...]) -> nn.Sequential:
-    """ψ: a convolution over feature and prototype, two linear layers, a score between 0 and 1."""
-    size = map[1:] or (features,)
-    if len(map) not in (0, 3) or prod(map or size) != features or min(size) < 2:
-        raise MethodError(
-            f"PFedPM's relation module sees a feature as {'x'.join(str(n) for n in map or size)}; {features} "
-            "numbers reach the head\n    map=20+4+4 would be 20 channels of 4 x 4, of 2 x 2 or more; empty "
-            "is a vector of 2 numbers or more"
-        )
-    seen: tuple[nn.Module, ...]
-    if map:
-        first = nn.Flatten(), nn.Unflatten(1, (2 * map[0], *size)), nn.Conv2d(2 * map[0], 64, 3, padding=1)
-        seen = (*first, nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2))
-    else:
-        seen = nn.Conv1d(2, 64, 3, padding=1), nn.BatchNorm1d(64), nn.ReLU(), nn.MaxPool1d(2)
-    left = 64 * prod(n // 2 for n in size)
-    return nn.Sequential(*seen, nn.Flatten(), nn.Linear(left, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())
-
-
-def relate(parts: Parts, f: Tensor, known: Tensor) -> Tensor:
-    """How well each of the features goes with each of the prototypes."""
-    size = (len(f), *known.shape)
-    pairs = torch.stack([f.to(known)[:, None].expand(size), known.expand(size)], dim=2)
-    scores: Tensor = parts.relation(pairs.flatten(0, 1))
-    return scores.view(len(f), len(known))
 
 
 def relation_loss(parts: Parts, x: Tensor, y: Tensor, known: Tensors) -> Tensor:
@@ -191,5 +163,5 @@ def relation_loss(parts: Parts, x: Tensor, y: Tensor, known: Tensors) -> Tensor:
         parts.eval()
         f = parts.features(x).flatten(1)
         parts.train()
-    scores = relate(parts, f, known["prototype"])
+    scores = relate(parts.relation, f, known["prototype"])
     return F.mse_loss(scores, (y[:, None] == known["class"]).to(scores))
