@@ -285,6 +285,21 @@ def test_each_phase_has_moments_of_its_own() -> None:
     assert client.kept["moments/encoder/0.momentum_buffer"].shape == (8, 6)
 
 
+def test_an_optimiser_that_is_handed_in_goes_on_and_its_moments_are_left_to_its_owner() -> None:
+    """Its velocity is 0 in the first fit, as that of a fresh one is, and in the second it is not."""
+    training = Training(lr=0.05, momentum=0.5)
+    one, two = seated(training=replace(training, keep_moments=True)), seated(training=training)
+    optimiser, same = one.optimiser("head"), []
+
+    for phase in ("first", "second"):
+        one.fit(epochs=1, train=["head"], phase=phase, optimiser=optimiser)
+        two.fit(epochs=1, train=["head"], phase=phase)
+        same.append(digest(one.tensors()) == digest(two.tensors()))
+
+    assert same == [True, False]
+    assert not within("moments", one.kept)
+
+
 # batches ------------------------------------------------------------------------------------------
 
 

@@ -10,12 +10,12 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "pluribus"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 FOUNDATION = {
-    "augment", "descent", "device", "errors", "examples", "losses", "masking", "seeds",
+    "augment", "descent", "device", "errors", "examples", "losses", "masking", "rebalancing", "seeds",
     "side_networks", "spelling", "stage", "state", "training",
 }  # fmt: skip
 WHAT_A_METHOD_SEES = {
-    "method", "usual", "client", "augment", "examples", "losses", "masking", "prototypes", "side_networks",
-    "stage", "state",
+    "method", "usual", "client", "augment", "examples", "losses", "masking", "prototypes",
+    "rebalancing", "side_networks", "stage", "state",
 }  # fmt: skip
 MAY_IMPORT = {  # a module or folder, and all of the package that it may import besides itself
     **dict.fromkeys(FOUNDATION, FOUNDATION),

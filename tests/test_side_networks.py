@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from pluribus.errors import MethodError
 from pluribus.seeds import generator as seeded
-from pluribus.side_networks import generator, relate, relation_module, twice_as_wide, two_layers
+from pluribus.side_networks import generator, relate, relation_module, say_nothing, twice_as_wide, two_layers
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 8, 8), (3, 30, 30), (1, 28, 32), (3, 2, 40), (3, 96, 96)])
@@ -70,3 +70,13 @@ def test_the_relation_of_maps_sees_the_channels_of_feature_and_prototype() -> No
 def test_a_map_that_does_not_fit_is_said(features: int, map_: tuple[int, ...]) -> None:
     with pytest.raises(MethodError, match=f"{features} numbers reach the head"):
         relation_module(features, map_)
+
+
+@pytest.mark.parametrize("behind", [nn.Identity(), nn.ReLU()])
+def test_a_head_that_says_nothing_has_zeros_in_its_last_layer_and_no_other(behind: nn.Module) -> None:
+    head = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2), behind)
+
+    say_nothing(head)
+
+    assert not head(torch.randn(5, 3, generator=seeded("x"))).any()
+    assert {n for n, t in head.state_dict().items() if not t.any()} == {"2.weight", "2.bias"}

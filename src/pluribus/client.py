@@ -168,17 +168,21 @@ class Client:
         train: Sequence[str] = (),
         on: Examples | None = None,
         phase: str | None = None,
+        optimiser: torch.optim.Optimizer | None = None,
     ) -> int:
-        """Trains the named parts (all that are not fixed, if none is named); the number of steps."""
+        """Trains the named parts (all that are not fixed, if none is named); the number of steps.
+
+        An optimiser that is handed in goes on where it is; its moments are left to whoever made it.
+        """
         phase, on = phase or "+".join(train) or "all", self.data if on is None else on
-        optimiser = self.optimiser(*train, moments=phase)
+        its = self.optimiser(*train, moments=phase) if optimiser is None else optimiser
         steps = 0
         with self.learning(*train), self.parts.behind(on.through):
             for x, y in self.batches(epochs, phase, on=on):
-                self.descend(optimiser, loss(self.parts, x, y), len(y))
+                self.descend(its, loss(self.parts, x, y), len(y))
                 steps += 1
-        if self.training.keep_moments:
-            self.keep_moments(phase, optimiser)
+        if self.training.keep_moments and optimiser is None:
+            self.keep_moments(phase, its)
         return steps
 
     def descend(self, optimiser: torch.optim.Optimizer, loss: Tensor, examples: int) -> None:

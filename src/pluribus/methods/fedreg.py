@@ -52,7 +52,7 @@ from statistics import fmean, median
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from .. import usual
@@ -60,6 +60,8 @@ from ..augment import augmentation
 from ..client import Client, Loss, Parts, cross_entropy
 from ..examples import Examples
 from ..method import Method, Network, Part, Predictors, Server, Upload, setting
+from ..rebalancing import balanced, with_copies
+from ..side_networks import say_nothing
 from ..stage import Stage
 from ..state import Tensors, average, part_of, select
 
@@ -78,33 +80,6 @@ def both_heads(parts: Parts, x: Tensor) -> Tensor:
 
 def both_loss(parts: Parts, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(both_heads(parts, x), y)
-
-
-def say_nothing(head: nn.Module) -> None:
-    """Makes the last layer of this head 0, and so its output."""
-    layers = [list(m.parameters()) for m in head.modules()]
-    for p in next(filter(None, reversed(layers)), []):
-        nn.init.zeros_(p)
-
-
-@dataclass
-class Phase:
-    """A loss and the parts that it moves, an epoch at a time, with one optimiser for the turn."""
-
-    client: Client
-    name: str
-    loss: Loss
-    train: Sequence[str]
-
-    def __post_init__(self) -> None:
-        self.optimiser = self.client.optimiser(*self.train, moments=self.name)
-
-    def epoch(self, number: int, data: Examples) -> None:
-        with self.client.learning(*self.train):
-            for x, y in self.client.batches(1, f"{self.name} {number}", on=data):
-                self.client.descend(self.optimiser, self.loss(self.client.parts, x, y), len(y))
-        if self.client.training.keep_moments:
-            self.client.keep_moments(self.name, self.optimiser)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +120,7 @@ class FedReG(Method):
         census = [sizes, told] if self.threshold in STATISTICS else []
         return [*census, *usual.every_round(self, rounds, rng)]
 
-    def what_it_remembers(self, server: Server, client: str, stage: Stage) -> Tensors:
+    def what_it_remembers(self, server: Server, *_: object) -> Tensors:
         return server.memory
 
     message = usual.by_stage(threshold=what_it_remembers, otherwise=usual.all_it_shares)
@@ -158,14 +133,18 @@ class FedReG(Method):
 
     def learn(self, client: Client) -> Tensors:
         drawn, body, (own, own_loss) = self.drawn(client), client.parts.path[:-1], self.own()
-        original = Phase(client, "original", own_loss, [*body, own])  # (e)
-        rebalanced = Phase(client, "rebalanced", cross_entropy, [*body, "head"])  # (f)
-        times = self.rebalanced_epochs if self.redraw else 1
-        data = [self.rebalanced(client, *drawn, e) for e in range(times)]
-        epochs = [(e, original, client.data) for e in range(self.original_epochs)]  # (e)
-        epochs += [(e, rebalanced, data[e % times]) for e in range(self.rebalanced_epochs)]  # (f)
-        for number, phase, examples in sorted(epochs, key=itemgetter(0)) if self.interleaved else epochs:
-            phase.epoch(number, examples)
+        times = self.rebalanced_epochs  # (f)
+        data = [self.rebalanced(client, *drawn, e) for e in range(times if self.redraw else 1)]
+        moved = {"original": [*body, own], "rebalanced": [*body, "head"]}  # (e), (f)
+        steps = {phase: client.optimiser(*parts, moments=phase) for phase, parts in moved.items()}
+        epochs = [(e, "original", own_loss, client.data) for e in range(self.original_epochs)]  # (e)
+        epochs += [(e, "rebalanced", cross_entropy, data[e % len(data)]) for e in range(times)]  # (f)
+        for e, phase, loss, on in sorted(epochs, key=itemgetter(0)) if self.interleaved else epochs:
+            its = moved[phase]
+            client.fit(loss, epochs=1, train=its, on=on, phase=f"{phase} {e}", optimiser=steps[phase])
+        if client.training.keep_moments:
+            for phase, optimiser in steps.items():
+                client.keep_moments(phase, optimiser)
         return {**client.tensors(), "census/sizes": self.sizes(client, *drawn)}
 
     train = usual.by_stage(sizes=say_size, threshold=note_threshold, round=learn)
@@ -176,28 +155,19 @@ class FedReG(Method):
 
     def drawn(self, client: Client) -> tuple[Tensor, Tensor]:
         """Positions in d_k: of the originals in r_k, and of those it has copies of. Always the same."""
-        y, rng, t = client.data.y, client.rng("rebalanced", always=True), self.threshold
+        y, t = client.data.y, self.threshold
         if t == "none":
             return torch.arange(len(y)), torch.arange(0)
-        members = [(y == c).nonzero().flatten() for c in client.data.counts.nonzero()]
         t = float(client.kept["census/threshold"]) if isinstance(t, str) else t
-        want = max(1, int(t / len(members)))  # (d)
-        originals = [m[torch.randperm(len(m), generator=rng)[:want]] for m in members]  # (d)
-        missing = [want - len(chosen) for chosen in originals]  # (d)
-        copied = [
-            m[torch.randint(len(m), (n,), generator=rng)] for m, n in zip(members, missing, strict=True)
-        ]
-        return torch.cat(originals), torch.cat(copied)
+        each = max(1, int(t / len(client.data.counts.nonzero())))  # (d)
+        return balanced(y, each, client.rng("rebalanced", always=True))  # (d)
 
     def rebalanced(self, client: Client, originals: Tensor, copied: Tensor, epoch: int) -> Examples:
         """r_k: those examples as they are, and changed copies of these."""
-        data, change = client.data, augmentation(self.augmentation)
-        rows, copies = data.index[torch.cat([originals, copied])], slice(len(originals), None)
-        inputs = data.inputs[rows]
-        if change and len(copied) and inputs.dtype == torch.uint8:
-            rng = client.rng(f"copies {epoch}" if self.redraw else "copies", always=not self.redraw)
-            inputs[copies] = change(inputs[copies], rng)  # (d)
-        return replace(data, inputs=inputs, labels=data.labels[rows], index=torch.arange(len(rows)))
+        change = augmentation(self.augmentation)
+        rng = client.rng(f"copies {epoch}" if self.redraw else "copies", always=not self.redraw)
+        changed = None if change is None else lambda images: change(images, rng)
+        return with_copies(client.data, originals, copied, changed)  # (d)
 
     def sizes(self, client: Client, originals: Tensor, copied: Tensor) -> Tensor:
         """By what φ weighs, and by what h does."""
@@ -205,15 +175,11 @@ class FedReG(Method):
         by = {"effective-size": effective, "rebalanced-size": effective + len(copied), "original-size": own}
         return torch.tensor([own, by[self.head_weight]])
 
-    def take_stock(
-        self, server: Server, uploads: Mapping[str, Upload], stage: Stage, rng: torch.Generator
-    ) -> Server:
+    def take_stock(self, server: Server, uploads: Mapping[str, Upload], *_: object) -> Server:
         t = STATISTICS[self.threshold]([int(u.tensors["census/size"]) for u in uploads.values()])  # (c)
         return replace(server, memory={"census/threshold": torch.tensor(t, dtype=torch.float64)})
 
-    def merge(
-        self, server: Server, uploads: Mapping[str, Upload], stage: Stage, rng: torch.Generator
-    ) -> Server:
+    def merge(self, server: Server, uploads: Mapping[str, Upload], *_: object) -> Server:
         sent = [u.tensors for u in uploads.values()]
         own, effective = zip(*(tensors["census/sizes"].tolist() for tensors in sent), strict=True)
         body = {part_of(name) for name in server.shared} - {"head"}
