@@ -6,7 +6,15 @@ from torch import Tensor, nn
 
 from pluribus.errors import MethodError
 from pluribus.seeds import generator as seeded
-from pluribus.side_networks import generator, relate, relation_module, say_nothing, twice_as_wide, two_layers
+from pluribus.side_networks import (
+    generator,
+    relate,
+    relation_module,
+    say_nothing,
+    twice_as_wide,
+    two_layers,
+    usual_projector,
+)
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 8, 8), (3, 30, 30), (1, 28, 32), (3, 2, 40), (3, 96, 96)])
@@ -80,3 +88,17 @@ def test_a_head_that_says_nothing_has_zeros_in_its_last_layer_and_no_other(behin
 
     assert not head(torch.randn(5, 3, generator=seeded("x"))).any()
     assert {n for n, t in head.state_dict().items() if not t.any()} == {"2.weight", "2.bias"}
+
+
+@pytest.mark.parametrize(("features", "inner"), [(512, 256), (9, 4), (1, 1)])
+def test_a_projector_is_half_as_wide_inside_and_gives_what_it_takes(features: int, inner: int) -> None:
+    made = usual_projector(features)
+
+    widths = [(m.in_features, m.out_features) for m in made if isinstance(m, nn.Linear)]
+    assert widths == [(features, inner), (inner, features)]
+    assert made(torch.zeros(2, features, 1, 1)).shape == (2, features)
+
+
+def test_the_papers_projector_is_as_large_as_the_paper_counts() -> None:
+    """3b: 264,448 behind ResNet-18."""
+    assert sum(p.numel() for p in usual_projector(512).parameters()) == 264_448

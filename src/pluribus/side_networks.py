@@ -12,6 +12,13 @@ from torch import Tensor, nn
 from .errors import MethodError
 
 
+def usual_projector(features: int) -> nn.Sequential:
+    """DualFed's: two linear layers, each normalised, ReLU after the first; half as wide between them."""
+    half = max(1, features // 2)
+    inner = nn.Linear(features, half), nn.ReLU(), nn.BatchNorm1d(half)
+    return nn.Sequential(nn.Flatten(), *inner, nn.Linear(half, features), nn.BatchNorm1d(features))
+
+
 def two_layers(features: int) -> nn.Sequential:
     """From features to as many others."""
     return nn.Sequential(nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, features))

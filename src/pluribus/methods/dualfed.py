@@ -49,23 +49,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from .. import usual
 from ..client import Client, Parts
 from ..losses import supervised_contrastive
 from ..method import Method, Network, Part, Predictors, setting
+from ..side_networks import usual_projector
 from ..state import Tensors
 
 Owner = Literal["shared", "personal"]
-
-
-def usual_projector(features: int) -> nn.Module:
-    """The paper's: two linear layers, each normalised, ReLU after the first."""
-    half = max(1, features // 2)
-    inner = nn.Linear(features, half), nn.ReLU(), nn.BatchNorm1d(half)
-    return nn.Sequential(nn.Flatten(), *inner, nn.Linear(half, features), nn.BatchNorm1d(features))
 
 
 def encoder_of(parts: Parts) -> tuple[str, ...]:
