@@ -34,8 +34,9 @@ from .stage import Stage
 from .state import Tensors, average
 
 __all__ = [
-    "Client", "Method", "MethodError", "Network", "Owner", "Part", "Predictors", "Server", "Statistics",
-    "Upload", "averaged", "children", "fixed_part", "personal_part", "setting", "shared_part",
+    "Client", "Method", "MethodError", "Network", "OneOf", "Owner", "Part", "Predictors", "Server",
+    "Statistics", "Upload", "averaged", "children", "fixed_part", "in_one_pass", "personal_part", "setting",
+    "shared_part",
 ]  # fmt: skip
 
 Owner = Literal["shared", "personal", "fixed"]
@@ -195,6 +196,25 @@ def within_limits(method: str, f: dataclasses.Field[Any], value: Any) -> None:
         raise SettingError(
             f"{method}: {f.name} is {value}; it should be {' and '.join(broken) or 'a finite number'}"
         )
+
+
+# answers --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A predictor whose answer is one of several that come from the same pass."""
+
+    answers: Callable[[Tensor], Sequence[Tensor]]
+    which: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.answers(x)[self.which]
+
+
+def in_one_pass(answers: Callable[[Tensor], Sequence[Tensor]], *names: str) -> Predictors:
+    """Predictors by name, in the order of the answers; a batch passes the network once for all of them."""
+    return {name: OneOf(answers, which) for which, name in enumerate(names)}
 
 
 def children(network: Network) -> dict[str, nn.Module]:

@@ -4,9 +4,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pluribus.examples import Examples
+from pluribus.method import in_one_pass
 from pluribus.methods.fedavg import FedAvg
 from pluribus.methods.fedper import FedPer
 from pluribus.readings.look import Look, pooled, right, scores
@@ -99,7 +100,7 @@ def test_the_size_of_a_batch_changes_no_score() -> None:
     network = place(FedAvg()).build(Net()).parts.eval()
     test = PEOPLE["c0"].test
 
-    assert [int(right(network, test, size).sum()) for size in (1, 7, 30, 512)] == [
+    assert [int(right({"it": network}, test, size).sum()) for size in (1, 7, 30, 512)] == [
         by_hand(place(FedAvg()), "c0")
     ] * 4
 
@@ -107,7 +108,29 @@ def test_the_size_of_a_batch_changes_no_score() -> None:
 def test_nothing_to_be_tested_on_is_a_score_of_nothing() -> None:
     empty = PEOPLE["c0"].test.take(torch.arange(0))
 
-    assert scores(lambda x: x, nn.Identity(), {"a": empty}) == {"a": Score(0, 0)}
+    assert scores({"it": lambda x: x}, nn.Identity(), {"a": empty}) == {"it": {"a": Score(0, 0)}}
+
+
+def test_predictors_of_one_pass_are_asked_once_a_batch_and_each_has_its_own_answer() -> None:
+    """Of labels 0, 1, 2 the first is always right, the second never, and 'zero' once; four batches of ten."""
+    x, asked = torch.eye(3)[torch.arange(10) % 3], list[int]()
+    data = Examples(x, torch.arange(10) % 3, torch.arange(10), 3)
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        asked.append(len(x))
+        return x, x.roll(1, dims=1)
+
+    predictors = {
+        **in_one_pass(both, "first", "second"),
+        "zero": lambda x: torch.tensor([1.0, 0.0, 0.0]).expand(len(x), 3),
+    }
+
+    found = right(predictors, data, 3)
+
+    assert asked == [3, 3, 3, 1]
+    assert found.sum(1).tolist() == [10, 0, 4]
+    assert list(scores(predictors, nn.Identity(), {"a": data})) == ["first", "second", "zero"]
+    assert torch.equal(predictors["second"](x), x.roll(1, dims=1))
 
 
 def test_examples_of_several_clients_are_pooled_in_their_order() -> None:

@@ -55,7 +55,7 @@ from torch.nn import functional as F
 from .. import usual
 from ..client import Client, Parts
 from ..losses import supervised_contrastive
-from ..method import Method, Network, Part, Predictors, setting
+from ..method import Method, Network, Part, Predictors, in_one_pass, setting
 from ..side_networks import usual_projector
 from ..state import Tensors
 
@@ -130,14 +130,13 @@ class DualFed(Method):
         return F.cross_entropy(own, y) + self.lam * contrast + F.cross_entropy(shared, y)
 
     def personal(self, client: Client) -> Predictors:
-        return {
-            "both heads": lambda x: self.together(*self.heads(client.parts, x)[1:]),  # (e)
-            "personal head": lambda x: self.heads(client.parts, x)[1],  # (e)
-            "global head": lambda x: self.heads(client.parts, x)[2],  # (e)
-        }
+        names = "both heads", "personal head", "global head"  # (e)
+        return in_one_pass(lambda x: self.answers(client.parts, x), *names)  # (e)
 
-    def together(self, own: Tensor, shared: Tensor) -> Tensor:
-        return own + shared if self.ensemble == "logits" else own.softmax(1) + shared.softmax(1)
+    def answers(self, parts: Parts, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        _, own, shared = self.heads(parts, x)
+        both = own + shared if self.ensemble == "logits" else own.softmax(1) + shared.softmax(1)
+        return both, own, shared
 
     def generic(self, client: Client) -> Predictors:
         return {} if self.why_no_generic() else self.of_everybody(client)  # (f)

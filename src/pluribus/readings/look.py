@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..client import Client
 from ..device import computing
 from ..examples import Examples
-from ..method import Predictors
+from ..method import OneOf, Predictors
 from ..seeds import lent
 from ..stage import GENERIC, PERSONAL, WELCOME
 from ..state import Tensors
@@ -56,9 +56,7 @@ class Look:
             predictors = self.answer(place, client)
             client.parts.eval()
             data = {k: getattr(place.data_of(k), self.split) for k in self.clients}
-            return Sight(
-                self.number, {n: scores(p, client.parts, data, place.device) for n, p in predictors.items()}
-            )
+            return Sight(self.number, scores(predictors, client.parts, data, place.device))
 
     def size_in(self, place: Place) -> int:
         """How long it takes, beside others: by its examples."""
@@ -72,19 +70,20 @@ class Look:
 
 @torch.inference_mode()
 def scores(
-    predict: Callable[[Tensor], Tensor], parts: nn.Module, data: Mapping[str, Examples], device: str = "cpu"
-) -> dict[str, Score]:
-    """Each client's score; all are tested together unless answers depend on the batch."""
+    predictors: Predictors, parts: nn.Module, data: Mapping[str, Examples], device: str = "cpu"
+) -> dict[str, dict[str, Score]]:
+    """For each predictor each client's score; all are tested together unless answers depend on the batch."""
+    if not predictors:
+        return {}
     if any(isinstance(m, _BatchNorm) and m.running_mean is None for m in parts.modules()):
-        return {
-            k: Score(int(right(predict, d, BATCH_OF_STATISTICS, device).sum()), len(d))
-            for k, d in data.items()
-        }
-    together = pooled(data)
-    pieces = torch.split(
-        right(predict, together, batch_of(together), device), [len(d) for d in data.values()]
-    )
-    return {k: Score(int(piece.sum()), len(piece)) for k, piece in zip(data, pieces, strict=True)}
+        pieces = [right(predictors, d, BATCH_OF_STATISTICS, device) for d in data.values()]
+    else:
+        together, sizes = pooled(data), [len(d) for d in data.values()]
+        pieces = list(torch.split(right(predictors, together, batch_of(together), device), sizes, dim=1))
+    return {
+        name: {k: Score(int(piece[row].sum()), len(data[k])) for k, piece in zip(data, pieces, strict=True)}
+        for row, name in enumerate(predictors)
+    }
 
 
 def batch_of(data: Examples) -> int:
@@ -92,12 +91,22 @@ def batch_of(data: Examples) -> int:
     return max(16, PIXELS // max(1, math.prod(data.inputs.shape[-2:])))
 
 
-def right(predict: Callable[[Tensor], Tensor], data: Examples, batch: int, device: str = "cpu") -> Tensor:
-    """For each example whether the prediction is right."""
+def right(predictors: Predictors, data: Examples, batch: int, device: str = "cpu") -> Tensor:
+    """A row for each predictor: of each example whether the prediction is right."""
     pieces = [positions for positions in torch.split(torch.arange(len(data)), batch) if len(positions)]
     batches = (data.batch(positions) for positions in pieces)
-    found = [predict(x.to(device)).argmax(1).cpu() == y for x, y in batches]
-    return torch.cat(found or [torch.zeros(0, dtype=torch.bool)])
+    found = [
+        torch.stack([said.argmax(1).cpu() == y for said in answers(predictors, x.to(device))])
+        for x, y in batches
+    ]
+    return torch.cat(found or [torch.zeros(len(predictors), 0, dtype=torch.bool)], dim=1)
+
+
+def answers(predictors: Predictors, x: Tensor) -> list[Tensor]:
+    """What each predictor says; those of one pass are asked once."""
+    asked = dict.fromkeys(p.answers for p in predictors.values() if isinstance(p, OneOf))
+    said = {together: together(x) for together in asked}
+    return [said[p.answers][p.which] if isinstance(p, OneOf) else p(x) for p in predictors.values()]
 
 
 def pooled(data: Mapping[str, Examples]) -> Examples:
