@@ -10,7 +10,6 @@ from .fedkd import FedKD
 from .fedreg import FedReG
 from .fedrir import FedRIR
 from .fesem import FeSEM
-from .l2gd import L2GD
 from .perfedavg import PerFedAvg
 from .pfedpm import PFedPM
 from .spherefed import SphereFed
@@ -45,7 +44,6 @@ GATE: dict[str, tuple[type[Method], World]] = {
         ),
     ),
     "fesem": (FeSEM, World(averages=False, down=ALL, up=ALL)),
-    "l2gd": (L2GD, World(rounds=6)),
     "perfedavg": (PerFedAvg, World(resting={"alpha": 0.0, "beta": 0.0}, down=ALL, up=ALL)),
     "pfedpm": (
         PFedPM,
