@@ -9,7 +9,6 @@ from .fedala import FedALA
 from .fedkd import FedKD
 from .fedreg import FedReG
 from .fedrir import FedRIR
-from .fesem import FeSEM
 from .perfedavg import PerFedAvg
 from .pfedpm import PFedPM
 from .spherefed import SphereFed
@@ -43,7 +42,6 @@ GATE: dict[str, tuple[type[Method], World]] = {
             up=ENCODER + NORM,
         ),
     ),
-    "fesem": (FeSEM, World(averages=False, down=ALL, up=ALL)),
     "perfedavg": (PerFedAvg, World(resting={"alpha": 0.0, "beta": 0.0}, down=ALL, up=ALL)),
     "pfedpm": (
         PFedPM,

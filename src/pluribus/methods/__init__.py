@@ -12,6 +12,7 @@ from .fedprox import FedProx
 from .fedreg import FedReG
 from .fedrep import FedRep
 from .fedrir import FedRIR
+from .fesem import FeSEM
 from .l2gd import L2GD
 from .lg_fedavg import LGFedAvg
 from .local import Local
@@ -28,6 +29,7 @@ METHODS: dict[str, type[Method]] = {
     "fedrep": FedRep,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
+    "fesem": FeSEM,
     "l2gd": L2GD,
     "dualfed": DualFed,
     "fedproto": FedProto,
