@@ -472,6 +472,7 @@ def test_only_the_first_parts_of_the_network_can_be_gone_through() -> None:
     assert client.through("projector") is client.data
     assert client.through("encoder", "projector").through == ("encoder", "projector")
     assert client.through("encoder").through == ("encoder",)
+    assert client.through() is client.data
 
 
 def test_reuse_can_be_turned_off() -> None:

@@ -244,7 +244,7 @@ class Client:
         For phases that train what comes after: `client.fit(train=["head"], on=client.through("encoder"))`.
         """
         asked = self.training.reuse and self.training.augment == "none"
-        if not asked or self.parts.path[: len(parts)] != parts or not len(self.data):
+        if not asked or not parts or self.parts.path[: len(parts)] != parts or not len(self.data):
             return self.data
         first = Parts({name: self.parts[name] for name in parts}, parts)
         with torch.no_grad():

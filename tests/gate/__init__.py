@@ -5,7 +5,6 @@ from pluribus.method import Method
 from pluribus.training import Training
 from toy import Net
 
-from .fedala import FedALA
 from .fedkd import FedKD
 from .fedreg import FedReG
 from .fedrir import FedRIR
@@ -29,7 +28,6 @@ ALL = ENCODER + HEAD
 DECAY = Training(lr=0.1, batch=8, weight_decay=1e-3)  # moves the bias before pFedPM's batch normalisation too
 
 GATE: dict[str, tuple[type[Method], World]] = {
-    "fedala": (FedALA, World(down=ALL, up=ALL)),
     "fedkd": (FedKD, World(averages=False)),
     "fedreg": (FedReG, World()),
     "fedrir": (
@@ -51,7 +49,6 @@ GATE: dict[str, tuple[type[Method], World]] = {
 }
 
 QUICK: dict[str, Method] = {  # the same lines, a fraction of the time
-    "fedala": FedALA(settled=10.0),
     "fedreg": FedReG(epochs=1),
     "perfedavg": PerFedAvg(beta=0.05, steps=3),
 }

@@ -2,6 +2,7 @@
 
 from ..method import Method
 from .dualfed import DualFed
+from .fedala import FedALA
 from .fedavg import FedAvg
 from .fedbn import FedBN
 from .fedcrc import FedCRC
@@ -27,6 +28,7 @@ METHODS: dict[str, type[Method]] = {
     "scaffold": SCAFFOLD,
     "fedper": FedPer,
     "fedrep": FedRep,
+    "fedala": FedALA,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
     "fesem": FeSEM,

@@ -44,7 +44,7 @@ from .. import usual
 from ..client import Client, cross_entropy
 from ..method import Method, Network, Part, Predictors, Server, Upload, setting
 from ..stage import Stage
-from ..state import Tensors, average, select, square_distance, under, within
+from ..state import Tensors, average, of_parts, select, square_distance, under, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,8 @@ class FeSEM(Method):
     def aggregate(
         self, server: Server, uploads: Mapping[str, Upload], stage: Stage, rng: torch.Generator
     ) -> Server:
-        centres = self.centres_in(server.memory) or self.far_apart(list(uploads.values()), rng)  # (b)
+        there = self.centres_in(server.memory) if server.memory else []
+        centres = there or self.far_apart(list(uploads.values()), rng)  # (b)
         now = {k: nearest(self.place_of(u), centres) for k, u in uploads.items()}  # (c)
         for r in set(now.values()):
             members = [uploads[k] for k in uploads if now[k] == r]
@@ -96,7 +97,7 @@ class FeSEM(Method):
         return {n: t for n, t in tensors.items() if n not in upload.statistics}
 
     def centres_in(self, tensors: Tensors) -> list[Tensors]:
-        return [centre for r in range(self.centres) if (centre := within(f"centre{r}", tensors))]
+        return [within(f"centre{r}", tensors) for r in range(self.centres)]
 
     def far_apart(self, uploads: Sequence[Upload], rng: torch.Generator) -> list[Tensors]:
         """A first by chance; each next with a chance that grows with its distance² from those chosen."""
@@ -104,12 +105,14 @@ class FeSEM(Method):
         chosen = [int(torch.randint(len(uploads), (), generator=rng))]
         while len(chosen) < self.centres:
             gaps = [min(square_distance(one, places[i]) for i in chosen) for one in places]
-            chances = torch.tensor(gaps, dtype=torch.float64) + 1e-300  # all models may be equal
+            far = torch.tensor(gaps, dtype=torch.float64)
+            chances = far if far.any() else torch.ones_like(far)  # all models may be equal
             chosen.append(int(torch.multinomial(chances, 1, generator=rng)))
         return [uploads[i].tensors for i in chosen]
 
     def welcome(self, client: Client, epochs: int) -> Predictors:
-        centres = self.centres_in(client.received) or [client.tensors()]
+        one = of_parts(client.received)
+        centres = [one] if one else self.centres_in(client.received)
         client.load(min(centres, key=lambda centre: loss_at(centre, client)))  # (f)
         client.fit(epochs=epochs)  # (f)
         return self.personal(client)
