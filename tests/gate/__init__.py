@@ -10,7 +10,6 @@ from .fedreg import FedReG
 from .fedrir import FedRIR
 from .perfedavg import PerFedAvg
 from .pfedpm import PFedPM
-from .spherefed import SphereFed
 
 
 def two_networks(client: str) -> Net:
@@ -45,7 +44,6 @@ GATE: dict[str, tuple[type[Method], World]] = {
         PFedPM,
         World(model=two_networks, training=DECAY, rounds=5, averages=False, moves=statistics("relation.1")),
     ),
-    "spherefed": (SphereFed, World(training=Training(lr=1.0, batch=8), moves=frozenset({"head.weight"}))),
 }
 
 QUICK: dict[str, Method] = {  # the same lines, a fraction of the time

@@ -19,6 +19,7 @@ from .lg_fedavg import LGFedAvg
 from .local import Local
 from .pfedpm import PFedPM
 from .scaffold import SCAFFOLD
+from .spherefed import SphereFed
 
 METHODS: dict[str, type[Method]] = {
     "local": Local,
@@ -31,6 +32,7 @@ METHODS: dict[str, type[Method]] = {
     "fedala": FedALA,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
+    "spherefed": SphereFed,
     "fesem": FeSEM,
     "l2gd": L2GD,
     "dualfed": DualFed,
