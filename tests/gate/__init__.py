@@ -5,7 +5,6 @@ from pluribus.method import Method
 from pluribus.training import Training
 from toy import Net
 
-from .fedkd import FedKD
 from .fedreg import FedReG
 from .fedrir import FedRIR
 from .perfedavg import PerFedAvg
@@ -27,7 +26,6 @@ ALL = ENCODER + HEAD
 DECAY = Training(lr=0.1, batch=8, weight_decay=1e-3)  # moves the bias before pFedPM's batch normalisation too
 
 GATE: dict[str, tuple[type[Method], World]] = {
-    "fedkd": (FedKD, World(averages=False)),
     "fedreg": (FedReG, World()),
     "fedrir": (
         FedRIR,

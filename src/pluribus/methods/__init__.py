@@ -7,6 +7,7 @@ from .fedavg import FedAvg
 from .fedbn import FedBN
 from .fedcrc import FedCRC
 from .feddyn import FedDyn
+from .fedkd import FedKD
 from .fedper import FedPer
 from .fedproto import FedProto
 from .fedprox import FedProx
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Method]] = {
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedala": FedALA,
+    "fedkd": FedKD,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
     "spherefed": SphereFed,
