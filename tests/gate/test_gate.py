@@ -1,4 +1,4 @@
-"""The gate: nine hard methods keep every contract of every method."""
+"""The gate: hard methods keep every contract of every method."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Gate methods on images, with convolutions, batch normalisation and dropout: what toys hide."""
+"""Methods that strain the protocol, on images, with convolutions, batch normalisation and dropout: what toys hide."""
 
 from dataclasses import replace
 
@@ -11,6 +11,9 @@ from pluribus.examples import Examples
 from pluribus.executors.scripted import Scripted
 from pluribus.executors.serial import Serial
 from pluribus.method import Method
+from pluribus.methods import METHODS
+from pluribus.methods.fedala import FedALA
+from pluribus.methods.fedetf import FedETF
 from pluribus.models import FedRIRCNN, PFedPMCNN
 from pluribus.readings.evaluate import evaluate, welcome
 from pluribus.seeds import generator
@@ -38,6 +41,14 @@ PEOPLE = {
 NEWCOMER = {"n0": replace(PEOPLE["c0"], id="n0", key="n0", train=images(CLIENTS), test=images(CLIENTS))}
 
 
+TRIED: dict[str, Method] = {
+    **{name: METHODS[name]() for name in ("fedkd", "spherefed", "fesem", "l2gd")},
+    "fedala": FedALA(settled=10.0),
+    "fedetf": FedETF(cycles=1),
+    **{name: QUICK.get(name) or kind() for name, (kind, _) in GATE.items()},
+}
+
+
 def two_cnns(client: str) -> PFedPMCNN:
     return PFedPMCNN(channels=18 if client == "c0" else 20)
 
@@ -56,10 +67,10 @@ def scene(method: Method, model) -> Place:
     )
 
 
-@pytest.mark.parametrize("name", GATE)
+@pytest.mark.parametrize("name", TRIED)
 @pytest.mark.parametrize("model", [FedRIRCNN(), PFedPMCNN()], ids=["batch norm", "dropout"])
 def test_two_rounds_are_finite_repeatable_and_read(name, model):
-    method = QUICK.get(name) or GATE[name][0]()
+    method = TRIED[name]
     model = two_cnns if name == "pfedpm" and isinstance(model, PFedPMCNN) else model
     at = scene(method, model)
 

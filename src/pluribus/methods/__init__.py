@@ -7,6 +7,7 @@ from .fedavg import FedAvg
 from .fedbn import FedBN
 from .fedcrc import FedCRC
 from .feddyn import FedDyn
+from .fedetf import FedETF
 from .fedkd import FedKD
 from .fedper import FedPer
 from .fedproto import FedProto
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
     "spherefed": SphereFed,
+    "fedetf": FedETF,
     "fesem": FeSEM,
     "l2gd": L2GD,
     "dualfed": DualFed,
