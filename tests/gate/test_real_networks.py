@@ -1,4 +1,4 @@
-"""Methods that strain the protocol, on images, with convolutions, batch normalisation and dropout: what toys hide."""
+"""Methods that strain the protocol, on images: convolutions, batch normalisation and dropout."""
 
 from dataclasses import replace
 
