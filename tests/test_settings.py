@@ -284,6 +284,28 @@ def test_a_natural_partition_has_as_many_clients_as_groups_and_nway_divides_the_
 
 
 @pytest.mark.parametrize(
+    ("data", "asked", "partition", "test"),
+    [
+        ("pacs", "domain", "domain:500", 0.2),
+        ("pacs:227", "domain", "domain:500", 0.2),
+        ("domainnet10", "domain", "domain:500", 0.2),
+        ("office-home", "domain", "domain:2000", 0.2),
+        ("pacs", "domain:100", "domain:100", 0.2),
+        ("pacs", "domain:all", "domain:all", 0.2),
+        ("pacs", "iid", "iid", 0.25),
+        ("digit-domains", "domain", "domain", 0.25),
+    ],
+)
+def test_domains_are_divided_as_in_the_papers_unless_something_else_is_asked_for(
+    data, asked, partition, test
+):
+    settings = Settings(data=data, partition=asked).resolved()
+
+    assert (settings.partition, settings.test) == (partition, test)
+    assert Settings(data=data, partition=asked, test=0.5).resolved().test == 0.5
+
+
+@pytest.mark.parametrize(
     ("shape", "model"), [((1, 8, 8), "mlp"), ((1, 28, 28), "pfllib-cnn"), ((3, 32, 32), "convnet")]
 )
 def test_the_model_goes_by_the_size_of_the_images(shape, model):

@@ -22,6 +22,7 @@ from . import data as datasets
 from . import spelling
 from .cohort import Join
 from .data.dataset import ScaleName
+from .data.entry import Entry
 from .data.partitions import PARTITIONS, Domain, Natural, Partition
 from .data.partitions.partition import CLIENTS
 from .device import Device, chosen_device, chosen_precision
@@ -48,7 +49,7 @@ class Settings:
     partition: str = "dirichlet:0.1"
     clients: int | None = None  # None: 20, or as many as the partition has groups
     newcomers: int = 0  # of the clients: never asked, read at the end
-    test: float = 0.25
+    test: float | None = None  # None: 0.25, or 0.2 by domain where the papers do so
     val: float = 0.0
     model: str = "auto"  # auto: by the size of the images; several, for clients that differ: mlp:200|mlp:100
     rounds: int = 20
@@ -98,12 +99,16 @@ class Settings:
 
     def resolved(self) -> Settings:
         """The same settings, with everything filled in that was left open."""
-        partition, grouped = self.partition_value, isinstance(self.partition_value, Natural | Domain)
+        entry = datasets.entry(self.data)
+        partition, test = usual_division(self.partition_value, entry)
+        grouped = isinstance(partition, Natural | Domain)
         return replace(
             self,
+            partition=spelled(partition),
+            test=test if self.test is None else self.test,
             pool=partition.pools[0] if self.pool == "auto" else self.pool,
             clients=CLIENTS if self.clients is None and not grouped else self.clients,
-            model=usual_model(datasets.entry(self.data).shape) if self.model == "auto" else self.model,
+            model=usual_model(entry.shape) if self.model == "auto" else self.model,
             device=(device := chosen_device(self.device)),
             training=replace(self.training, precision=chosen_precision(self.training.precision, device)),
             data_seed=self.seed if self.data_seed is None else self.data_seed,
@@ -216,7 +221,7 @@ def check_limits(settings: Settings) -> None:
         if (number := getattr(settings, name)) is not None and number < minimum:
             raise SettingError(f"{name} is {number}; it should be {minimum} or more")
     for name in ("test", "val", "drop"):
-        if not 0 <= (portion := getattr(settings, name)) < 1:
+        if (portion := getattr(settings, name)) is not None and not 0 <= portion < 1:
             raise SettingError(f"{name} is {portion}; it should be a portion: 0 or more, and below 1")
     if not 0 <= settings.quorum <= 1:
         raise SettingError(f"quorum is {settings.quorum}; it should be a portion: from 0 to 1")
@@ -300,6 +305,13 @@ def spelled(partition: Partition) -> str:
         return f"{name}:{rest}" if rest else name
     others = [piece for piece in rest.split(",") if piece and not piece.startswith(f"{first}=")]
     return f"{name}:{','.join([spelling.as_text(getattr(partition, first)), *others])}"
+
+
+def usual_division(partition: Partition, entry: Entry) -> tuple[Partition, float]:
+    """The partition and the portion for testing; by domain they are the papers', if there are any."""
+    if not isinstance(partition, Domain) or entry.by_domain is None:
+        return partition, 0.25
+    return Domain(partition.limit or entry.by_domain), 0.2
 
 
 def usual_model(shape: tuple[int, ...]) -> str:

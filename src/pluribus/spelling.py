@@ -78,8 +78,9 @@ def misfit(value: Any, type_: Any, name: str, reason: str) -> SettingError:
     if get_origin(type_) is Literal and isinstance(value, str) and name.isidentifier():
         return UnknownName(name, value, get_args(type_))
     if words(type_):
-        other = ", or a number" if float in get_args(type_) else ""
-        reason = f"Expected one of {', '.join(words(type_))}{other}"
+        numbers = {float: ", or a number", int: ", or a whole number"}
+        others = "".join(said for kind, said in numbers.items() if kind in get_args(type_))
+        reason = f"Expected one of {', '.join(words(type_))}{others}"
     reason = reason.split(" - at ")[0].replace("got `float`", "got a fraction")
     reason = reason.replace("Number out of range", "a number in range")
     wanted = re.sub("`([^`]+)`", in_words, reason.removeprefix("Expected "))

@@ -63,6 +63,7 @@ def prepare(
 def divided_by(settings: Settings, dataset: Dataset) -> Division:
     """The dataset, divided as the settings say."""
     assert settings.pool != "auto"
+    assert settings.test is not None
     assert settings.data_seed is not None
     return divide(
         dataset,
@@ -113,7 +114,7 @@ def check_somebody(settings: Settings, federation: Federation) -> None:
     """An error if nobody has anything to train on."""
     if not any(len(client.train) for client in federation.clients.values()):
         raise SettingError(
-            f"test = {settings.test:g} and val = {settings.val:g} leave no client an example to train on"
+            f"test = {settings.test} and val = {settings.val:g} leave no client an example to train on"
             "\n    smaller portions would do, or fewer clients"
         )
 

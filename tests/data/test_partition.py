@@ -525,8 +525,10 @@ def test_a_domain_keeps_its_test_part_rounded_down_and_a_limit_bounds_the_traini
     dataset = toy([2048], domain=np.zeros(2048, dtype=np.int64))
 
     (split,) = divided("domain:500", dataset, test=0.2)
+    (whole,) = divided("domain:all", dataset, test=0.2)
 
     assert (len(split.train), len(split.test)) == (500, 409)
+    assert (len(whole.train), len(whole.test)) == (1639, 409)
 
 
 def test_a_limit_leaves_the_test_part_as_it_is():

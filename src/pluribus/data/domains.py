@@ -284,6 +284,7 @@ def pacs(look: Look = Look(96)) -> Entry:
         ),
         wanted="the folders photo, art_painting, cartoon and sketch, or the archive of all four,",
         varies=look.broken == "skip",
+        by_domain=500,
         look=look,
         looked=pacs,
     )
@@ -316,6 +317,7 @@ def office_home(look: Look = Look(96)) -> Entry:
         ),
         wanted="the folders Art, Clipart, Product and Real World, or the archive of all four,",
         varies=look.broken == "skip",
+        by_domain=2_000,
         look=look,
         looked=office_home,
     )
@@ -349,6 +351,7 @@ def domainnet(look: Look = Look(64), *, ten: bool = False) -> Entry:
         ),
         wanted="the archives or folders of the six domains with clipart_train.txt, clipart_test.txt, ...",
         varies=True,
+        by_domain=500,
         look=look,
         looked=partial(domainnet, ten=ten),
     )

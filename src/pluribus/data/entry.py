@@ -160,6 +160,7 @@ class Entry:
     deliveries: tuple[Delivery, ...] = ()
     wanted: str = ""  # what to put into a folder, where nobody delivers it
     varies: bool = False  # copies differ in how many images they have: train and test are the whole's
+    by_domain: int | None = None  # images that train in each domain in the papers, which test on a fifth
     look: Look | None = None  # how its image files are taken
     looked: Callable[[Look], Entry] | None = None  # the same dataset, taken otherwise
 

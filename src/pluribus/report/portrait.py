@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from .. import data
 from ..data import picture
-from ..data.division import Division, divide
+from ..data.division import Division
+from ..settings import Settings
+from ..study import divided_by
 
 BLOCKS = " ░▒▓█"
 WIDTH = 100  # clients that are shown in text
@@ -46,9 +48,9 @@ class Portrait:
 def portrait(
     partition: str, dataset: str, *, path: Path | None = None, data_dir: Path | None = None, **how: Any
 ) -> Portrait:
-    """The dataset divided like this, drawn at the path; `how` is what `divide` takes."""
+    """The dataset divided as a run with these settings would, drawn at the path."""
     found = data.load(dataset, data_dir)
-    division = divide(found, partition, **how)
+    division = divided_by(Settings(data=dataset, partition=partition, **how).resolved(), found)
     path = path or Path(f"{division.recipe.partition.replace(':', '-').replace(',', '-')}-{found.name}.svg")
     counts = picture.draw(division, found.labels, found.classes, path)
     return Portrait(division, found.classes, counts, path)
