@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from data.images import noise, picture, put
 from pluribus import data
-from pluribus.data import cache, own
+from pluribus.data import cache, own, pictures
 from pluribus.data.division import divide
 from pluribus.errors import DataDamaged, DataError, DataNotFound, SettingError, UnknownName
 
@@ -104,6 +104,21 @@ def test_a_folder_is_decoded_once_and_again_when_a_file_or_the_size_changes(tmp_
     assert (len(first), len(second), smaller.shape) == (2, 3, (3, 4, 4))
     assert third.digest == second.digest != first.digest
     assert np.array_equal(third.inputs[2], noise(3)[1])
+
+
+def test_a_file_that_changes_while_images_are_decoded_is_read_again(tmp_path, monkeypatch):
+    folder = put(tmp_path / "mine", {"a/1.png": noise(1)[0], "b/2.png": noise(2)[0]})
+
+    def meanwhile(*given, decode=pictures.decode):
+        done = decode(*given)
+        put(folder, {"a/1.png": noise(3)[0]})
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pictures, "decode", meanwhile)
+        data.load(f"{folder}:size=8")
+
+    assert np.array_equal(data.load(f"{folder}:size=8").inputs[0], noise(3)[1])
 
 
 def test_the_statistics_of_decoded_images_are_those_of_all_their_pixels(tmp_path):

@@ -47,10 +47,10 @@ class Meta:
     statistics: Scale
 
 
-def of_files(name: str, files: Sequence[Path]) -> Dataset | None:
-    """The copy made of exactly these files as they are now; None if there is none."""
+def of_files(name: str, stamp: str) -> Dataset | None:
+    """The copy made of exactly the files of this stamp; None if there is none."""
     try:
-        digest = (home(name) / "seen" / stamp(files)).read_text()
+        digest = (home(name) / "seen" / stamp).read_text()
     except OSError:
         return None
     return opened(home(name) / digest[:16])
@@ -79,16 +79,17 @@ def room(name: str) -> Iterator[Path | None]:
         yield folder
 
 
-def keep(dataset: Dataset, files: Sequence[Path], room: Path | None = None) -> Dataset:
+def keep(dataset: Dataset, stamp: str, room: Path | None = None) -> Dataset:
     """The same dataset, mapped from a copy; in memory, with a warning, if none can be written.
 
+    The stamp is of its files as they were before they were read: what changes meanwhile is read again.
     Inputs that already lie in this room, as `inputs.npy`, are moved and not copied.
     """
     statistics = dataset.statistics or measured(dataset.inputs, dataset.official)
     dataset = replace(dataset, statistics=statistics)
     try:
         with alone(home(dataset.name) / f"{home(dataset.name).name}.lock", dataset.name):
-            return stored(dataset, stamp(files), room) or dataset
+            return stored(dataset, stamp, room) or dataset
     except OSError as error:
         warnings.warn(
             f"{dataset.name} stays in memory: {places.cache()} cannot be written ({error.strerror}); "
@@ -170,7 +171,8 @@ def listed(paths: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
         if path.is_dir():
             with os.scandir(path) as inside:
                 folders, files = apart(list(inside))
-            yield from ((str(path.resolve() / one.name), one.stat()) for one in files)
+            above = path.resolve()
+            yield from ((os.path.join(above, one.name), one.stat()) for one in files)  # noqa: PTH118 - many
             yield from listed(Path(one) for one in folders)
         else:
             yield str(path.resolve()), path.stat()

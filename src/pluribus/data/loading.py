@@ -1,6 +1,7 @@
 """From a catalogue entry to a dataset: found or fetched, read and checked once, then mapped from our copy."""
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,11 +71,12 @@ def load(entry: Entry, data_dir: Path | None = None, *, download: bool = True) -
 def of_files(entry: Entry, found: Found) -> Dataset:
     """The dataset these files hold, read again only if they have changed."""
     try:
-        if known := cache.of_files(entry.name, found.paths):
+        stamp = cache.stamp(found.paths)
+        if known := cache.of_files(entry.name, stamp):
             return known
         with cache.room(entry.name) as room:
-            made = cache.of_files(entry.name, found.paths)  # by another process, while we waited
-            return made or cache.keep(built(entry, found, room), found.paths, room)
+            made = cache.of_files(entry.name, stamp)  # by another process, while we waited
+            return made or cache.keep(built(entry, found, room), stamp, room)
     except OSError as error:
         raise unreadable(found.paths[0].parent, error) from error
 
@@ -298,7 +300,10 @@ def describe(entry: Entry, data_dir: Path | None = None) -> Status:
     found = places.find(entry, data_dir)
     if found is None:
         return Status(entry, (), (), cache.latest(entry.name), entry.size)
-    return Status(entry, found.paths, tuple(found.parts), cache.of_files(entry.name, found.paths), 0)
+    copy = None
+    with suppress(OSError):  # of files that we may not read there is none
+        copy = cache.of_files(entry.name, cache.stamp(found.paths))
+    return Status(entry, found.paths, tuple(found.parts), copy, 0)
 
 
 def absent(entry: Entry, data_dir: Path | None) -> DataNotFound:

@@ -407,7 +407,7 @@ def from_torch(name: str, train: Any, test: Any = None, *, size: int | None = No
             official=len(train),
             statistics=images.statistics,
         )
-        return cache.keep(dataset, (), room)
+        return cache.keep(dataset, cache.stamp(()), room)
 
 
 @dataclass(frozen=True)
