@@ -27,7 +27,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"{program} is missing; to install it: {mark.kwargs['install']}")
     for mark in item.iter_markers("real_data"):
         if missing := [one for one in mark.args if not at_hand(one)]:
-            pytest.skip(f"$PLURIBUS_DATA has no {', '.join(map(str, missing))}")
+            names = ", ".join(one if isinstance(one, str) else one.name for one in missing)
+            pytest.skip(f"$PLURIBUS_DATA has no {names}")
 
 
 def at_hand(name) -> bool:

@@ -3,6 +3,7 @@
 import io
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,6 +232,22 @@ def test_a_setting_that_cannot_be_is_refused(tmp_path, rest, error):
 
     with pytest.raises(error):
         data.entry(f"{tmp_path / 'mine'}:{rest}")
+
+
+def test_a_folder_that_is_named_without_a_slash_is_told_how_to_be_named():
+    put(Path("mine"), {"a/1.png": picture((1, 1, 1))})
+
+    with pytest.raises(
+        SettingError, match=r"no dataset 'mine:8'\n    the .* folder of this name is \./mine:8$"
+    ):
+        data.entry("mine:8")
+
+
+def test_an_archive_without_labels_says_how_to_save_one(tmp_path):
+    np.savez(tmp_path / "own.npz", images=X)
+
+    with pytest.raises(DataDamaged, match=r"np\.savez\('mine\.npz', x=images, y=labels\)$"):
+        data.load(str(tmp_path / "own.npz"))
 
 
 def test_a_path_that_leads_nowhere_says_what_would_do():

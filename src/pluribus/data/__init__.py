@@ -92,6 +92,8 @@ def entry(name: str) -> Entry:
     if known not in DATASETS:
         if kept := own.kept(name):
             return kept
+        if Path(plain).exists():
+            raise SettingError(f"no dataset '{name}'\n    the file or folder of this name is ./{name}")
         raise UnknownName("dataset", name, DATASETS)
     return DATASETS[known] if not rest else looked(DATASETS[known], rest)
 

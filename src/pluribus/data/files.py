@@ -45,9 +45,9 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path} cannot be read: {error.strerror or error}")
 
 
-def damaged(where: Path | str, expected: str, found: str) -> DataDamaged:
+def damaged(where: Path | str, expected: str, found: str, remedy: str = REMEDY) -> DataDamaged:
     """The error that says what a file should be, what it is, and what would do."""
-    return DataDamaged(f"{where}: expected {expected}, found {found}\n    {REMEDY}")
+    return DataDamaged(f"{where}: expected {expected}, found {found}\n    {remedy}")
 
 
 def check_bomb(path: Path, announced: int) -> None:
