@@ -6,11 +6,28 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pluribus.losses import balanced_cross_entropy, kl, supervised_contrastive, unlikelihood, vclub
+from pluribus.losses import (
+    balanced_cross_entropy,
+    kl,
+    square_pull,
+    supervised_contrastive,
+    unlikelihood,
+    vclub,
+)
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_the_pull_is_the_square_distance_to_namesakes() -> None:
+    """(1 - 3)² + (2 - 2)² + (5 - 4)² = 5; its slope 2 (w - w')."""
+    w = {"a": torch.tensor([1.0, 2.0], requires_grad=True), "b": torch.tensor([5.0], requires_grad=True)}
+
+    pull = square_pull(w.items(), {"b": torch.tensor([4.0]), "a": torch.tensor([3.0, 2.0])})
+
+    assert float(pull.detach()) == 5
+    assert torch.autograd.grad(pull, w["a"])[0].tolist() == [-4.0, 0.0]
 
 
 def test_kl_by_hand() -> None:

@@ -5,9 +5,16 @@ Logits are (n, C), features (n, d), labels (n,).  What a method alone has stays 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+
+def square_pull(parameters: Iterable[tuple[str, Tensor]], towards: Mapping[str, Tensor]) -> Tensor:
+    """‖w - w'‖², over all parameters, each with its namesake."""
+    return torch.stack([((p - towards[n]) ** 2).sum() for n, p in parameters]).sum()
 
 
 def kl(target: Tensor, logits: Tensor) -> Tensor:

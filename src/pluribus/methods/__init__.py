@@ -1,6 +1,7 @@
 """The catalogue. A method exists when its line is here."""
 
 from ..method import Method
+from .ditto import Ditto
 from .dualfed import DualFed
 from .fedala import FedALA
 from .fedavg import FedAvg
@@ -29,6 +30,7 @@ METHODS: dict[str, type[Method]] = {
     "fedprox": FedProx,
     "feddyn": FedDyn,
     "scaffold": SCAFFOLD,
+    "ditto": Ditto,
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedala": FedALA,

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from .. import usual
 from ..client import Client, Parts, cross_entropy
+from ..losses import square_pull
 from ..method import Method, setting
 from ..state import Tensors
 
@@ -53,7 +54,7 @@ class FedProx(Method):
 
     def train(self, client: Client) -> Tensors:
         def pulled(parts: Parts, x: Tensor, y: Tensor) -> Tensor:
-            pull = sum(((p - client.received[n]) ** 2).sum() for n, p in parts.named_parameters())
+            pull = square_pull(parts.named_parameters(), client.received)
             return cross_entropy(parts, x, y) + self.mu / 2 * pull
 
         client.fit(pulled, epochs=self.epochs)  # (a)
