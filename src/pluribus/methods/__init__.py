@@ -5,6 +5,7 @@ from .ditto import Ditto
 from .dualfed import DualFed
 from .fedala import FedALA
 from .fedavg import FedAvg
+from .fedbabu import FedBABU
 from .fedbn import FedBN
 from .fedcrc import FedCRC
 from .feddyn import FedDyn
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "fedrep": FedRep,
     "fedala": FedALA,
     "fedkd": FedKD,
+    "fedbabu": FedBABU,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
     "spherefed": SphereFed,
