@@ -214,10 +214,7 @@ def test_running_statistics_of_the_body_are_averaged() -> None:
 
 
 def test_d_features_are_computed_once_where_only_the_head_is_tuned() -> None:
-    """45 examples in six batches, two epochs: twelve passes, or one of all and two that look whether one will do.
-
-    It changes nothing.
-    """
+    """Two epochs of six batches are twelve passes; or one of all, after two to see whether one will do."""
     method = FedBABU(tune="head", tune_epochs=2)
     passes, tuned = [], []
     for reuse in (True, False):

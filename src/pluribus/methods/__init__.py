@@ -19,6 +19,7 @@ from .fedrep import FedRep
 from .fedrir import FedRIR
 from .fesem import FeSEM
 from .l2gd import L2GD
+from .fedrod import FedRoD
 from .lg_fedavg import LGFedAvg
 from .local import Local
 from .pfedpm import PFedPM
@@ -36,6 +37,7 @@ METHODS: dict[str, type[Method]] = {
     "fedrep": FedRep,
     "fedala": FedALA,
     "fedkd": FedKD,
+    "fedrod": FedRoD,
     "fedbabu": FedBABU,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
