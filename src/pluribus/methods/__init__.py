@@ -22,6 +22,7 @@ from .l2gd import L2GD
 from .fedrod import FedRoD
 from .lg_fedavg import LGFedAvg
 from .local import Local
+from .moon import MOON
 from .pfedpm import PFedPM
 from .scaffold import SCAFFOLD
 from .spherefed import SphereFed
@@ -32,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
     "fedprox": FedProx,
     "feddyn": FedDyn,
     "scaffold": SCAFFOLD,
+    "moon": MOON,
     "ditto": Ditto,
     "fedper": FedPer,
     "fedrep": FedRep,
