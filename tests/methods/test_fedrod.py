@@ -185,6 +185,20 @@ def test_d_ones_own_step_moves_the_hypernetwork() -> None:
     assert outcome.kept == {}
 
 
+@pytest.mark.parametrize(("examples", "first"), [(1, 1.5), (0, 0.5)])
+def test_d_shares_of_a_client_with_one_example_or_none(examples: int, first: float) -> None:
+    """Of class 0: 1 + 0.5; of none: 0.5.  That is the weight by which z = 2 comes in."""
+    usual = three_and_one(two_hidden(), x=2.0)
+    some = usual.clients["a"].train.take(torch.arange(examples))
+    at = replace(usual, clients={"a": Person("a", "a", some, some, some)})
+    client = at.seat(Turn(0, PERSONAL, "a", {**head(0.0, 0.0, 0.0), **nu()}, 0, {}))
+
+    (predict,) = two_hidden().personal(client).values()
+
+    logits = predict(torch.tensor([[2.0]], dtype=torch.float64))
+    assert logits.tolist() == [pytest.approx([2 * first, first, 2 * first + 0.1])]
+
+
 def test_d_the_hypernetwork_has_the_networks_type_and_needs_a_head() -> None:
     built = place(HYPER, model=Double()).built("c0").initial
 
@@ -282,6 +296,22 @@ def test_g_a_newcomer_trains_a_head_of_its_own_beside_the_shared_one(epochs: int
 
     assert torch.allclose(predict(torch.zeros(1, 1, dtype=torch.float64)), b + w)
     assert torch.equal(client.parts.head.bias.detach(), b)
+
+
+def test_g_features_are_computed_once_for_a_newcomer() -> None:
+    """Two epochs of six batches are twelve passes; or one of all, after two to see whether one will do."""
+    passes, trained = [], []
+    for reuse in (True, False):
+        at = place(FedRoD(), training=Training(lr=0.1, batch=8, reuse=reuse))
+        client = at.seat(Turn(0, WELCOME, "c0", {}, 0, {}))
+        seen: list[int] = []
+        client.parts.encoder.register_forward_hook(lambda *_, seen=seen: seen.append(1))
+        FedRoD().welcome(client, 2)
+        passes.append(len(seen))
+        trained.append(client.parts.head_personal.weight.detach().clone())
+
+    assert passes == [3, 12]
+    assert torch.allclose(*trained, atol=1e-6)
 
 
 def test_g_a_newcomer_with_a_hypernetwork_trains_that() -> None:
