@@ -23,6 +23,7 @@ from .fedrod import FedRoD
 from .lg_fedavg import LGFedAvg
 from .local import Local
 from .moon import MOON
+from .per_fedavg import PerFedAvg
 from .pfedpm import PFedPM
 from .scaffold import SCAFFOLD
 from .spherefed import SphereFed
@@ -34,6 +35,7 @@ METHODS: dict[str, type[Method]] = {
     "feddyn": FedDyn,
     "scaffold": SCAFFOLD,
     "moon": MOON,
+    "per-fedavg": PerFedAvg,
     "ditto": Ditto,
     "fedper": FedPer,
     "fedrep": FedRep,
