@@ -35,7 +35,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from .. import usual
@@ -80,9 +79,11 @@ class PerFedAvg(Method):
         g = slope(client, ahead, outer)  # (a)
         if third is None:
             return g
-        with torch.random.fork_rng(devices=[]):
+        dropout = f"probes {len(client.work.losses)}"
+        with client.noise(dropout):
             forward = probe(client, add(w, g, self.delta), third)  # (b)
-        backward = probe(client, add(w, g, -self.delta), third)  # (b)
+        with client.noise(dropout):
+            backward = probe(client, add(w, g, -self.delta), third)  # (b)
         return add(g, add(forward, backward, -1), -self.alpha / (2 * self.delta))  # (b)
 
     def personal(self, client: Client) -> Predictors:
@@ -104,9 +105,9 @@ def weights(client: Client) -> dict[str, Tensor]:
 def slope(client: Client, at: Tensors, batch: Batch) -> dict[str, Tensor]:
     """The gradient of the batch's loss at these weights."""
     client.load(at)
-    parameters = dict(client.parts.named_parameters())
-    loss = cross_entropy(client.parts, *batch)
-    client.work.add(loss, len(batch[1]))
+    parameters, (x, y) = dict(client.parts.named_parameters()), batch
+    loss = cross_entropy(client.parts, x, y)
+    client.work.add(loss, len(y))
     return dict(zip(parameters, gradients(loss, list(parameters.values())), strict=True))
 
 
