@@ -23,7 +23,7 @@ Deviations
     train h_k in a second pass.  φ and h feel nothing of (c) in either.
     n_kc counts all examples of a client.  With one class only, (b) has nothing to say: its gradient is 0.
     A client that was never selected predicts as one that is now: h_k is h, so that P is G.
-    Of H the paper leaves open how wide it is (`hidden`, 32 here), and how a newcomer adapts: by ν.
+    How wide H is inside (`hidden`), and that a newcomer adapts ν, are our choice.
 
     @inproceedings{chen2022bridging,
       title     = {On Bridging Generic and Personalized Federated Learning for Image Classification},
@@ -65,10 +65,8 @@ class FedRoD(Method):
     def with_hypernetwork(self, network: Network) -> Mapping[str, Part]:
         usual.children_with(["head"], self, network)
         classes, numbers = network.classes, (network.features + 1) * network.classes
-        made = nn.Sequential(
-            nn.Linear(classes, self.hidden), nn.ReLU(), nn.Linear(self.hidden, numbers)
-        )  # (d)
-        made.to(next(network.parameters()).dtype)
+        layers = nn.Linear(classes, self.hidden), nn.ReLU(), nn.Linear(self.hidden, numbers)  # (d)
+        made = nn.Sequential(*layers).to(next(network.parameters()).dtype)
         return {**usual.all_shared(self, network), "hypernetwork": shared_part(made)}
 
     build = usual.by_setting(
@@ -100,14 +98,12 @@ class FedRoD(Method):
 
     def added(self, client: Client, z: Tensor) -> Tensor:
         """h_k(z)."""
-        parts, counts = client.parts, client.data.counts
+        parts, data = client.parts, client.data
         if self.own_head == "linear":
             return parts.head_personal(z)  # type: ignore[no-any-return]
-        share = (counts / max(1, len(client.data))).to(z)  # (d)
-        weight, bias = parts.hypernetwork(share).split(
-            [z.flatten(1).shape[1] * len(counts), len(counts)]
-        )  # (d)
-        return F.linear(z.flatten(1), weight.view(len(counts), -1), bias)  # (d)
+        made = parts.hypernetwork((data.counts / max(1, len(data))).to(z))  # (d)
+        weight, bias = made[: -data.classes], made[-data.classes :]  # (d)
+        return F.linear(z.flatten(1), weight.view(data.classes, -1), bias)  # (d)
 
     def both(self, client: Client, x: Tensor) -> Tensor:
         """h(z) + h_k(z)."""
