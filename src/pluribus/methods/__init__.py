@@ -17,9 +17,9 @@ from .fedprox import FedProx
 from .fedreg import FedReG
 from .fedrep import FedRep
 from .fedrir import FedRIR
+from .fedrod import FedRoD
 from .fesem import FeSEM
 from .l2gd import L2GD
-from .fedrod import FedRoD
 from .lg_fedavg import LGFedAvg
 from .local import Local
 from .moon import MOON
@@ -39,10 +39,10 @@ METHODS: dict[str, type[Method]] = {
     "ditto": Ditto,
     "fedper": FedPer,
     "fedrep": FedRep,
-    "fedala": FedALA,
-    "fedkd": FedKD,
     "fedrod": FedRoD,
     "fedbabu": FedBABU,
+    "fedala": FedALA,
+    "fedkd": FedKD,
     "lg-fedavg": LGFedAvg,
     "fedbn": FedBN,
     "spherefed": SphereFed,
