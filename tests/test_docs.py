@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from contracts import CONTRACTS
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -49,3 +51,7 @@ def test_every_command_of_the_readme_is_one_that_exists():
 
     lines = [line.split() for block in blocks("bash") for line in block.splitlines()]
     assert {words[1] for words in lines if words[:1] == ["pluribus"]} <= verbs
+
+
+def test_the_readme_counts_the_contracts():
+    assert f"{len(CONTRACTS)} contract tests" in README
